@@ -1,0 +1,52 @@
+"""The one family of errors. Each says what happened, where, and what to type next."""
+
+from __future__ import annotations
+
+__all__ = ["AttentionError", "EaglelabError", "GateMissed", "HostError", "InputError", "Interrupted"]
+
+
+class EaglelabError(Exception):
+    """What happened (`what`), where (`where`: host, file, line) and what to type next (`hint`).
+
+    `exit_code` is what the command ends with. Subclasses set it; nothing else about them differs.
+    """
+
+    exit_code = 1
+
+    def __init__(self, what: str, *, where: str = "", hint: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.where = where
+        self.hint = hint
+
+    def __str__(self) -> str:
+        text = f"{self.where}: {self.what}" if self.where else self.what
+        return f"{text}\n  hint: {self.hint}" if self.hint else text
+
+
+class HostError(EaglelabError):
+    """A host or its server did not do what was asked; it is as it was, or rolled back (exit 1)."""
+
+
+class InputError(EaglelabError):
+    """What the user gave cannot be used; nothing was contacted (exit 2)."""
+
+    exit_code = 2
+
+
+class AttentionError(EaglelabError):
+    """A host is in a state that a person must mend; the hint is the command that mends it (exit 3)."""
+
+    exit_code = 3
+
+
+class GateMissed(EaglelabError):
+    """The run worked and its result misses a limit that the user set (exit 4)."""
+
+    exit_code = 4
+
+
+class Interrupted(EaglelabError):
+    """The user stopped the run; the host is rolled back (exit 130)."""
+
+    exit_code = 130
