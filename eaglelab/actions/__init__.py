@@ -1,0 +1,22 @@
+"""Everything that a playbook can name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from eaglelab.actions.base import Action
+from eaglelab.actions.doctor import DOCTOR
+from eaglelab.actions.evidence import FETCH_LOGS, PROVE, REPORT
+from eaglelab.actions.generate import GENERATE, MEASURE
+from eaglelab.actions.patch import BACKUP, PATCH
+from eaglelab.actions.plan import PLAN
+from eaglelab.actions.serve import CHECK_SERVER, START, STOP
+from eaglelab.actions.undo import FAIL, ROLLBACK
+from eaglelab.actions.wait import WAIT
+
+__all__ = ["ACTIONS"]
+
+_ALL = (DOCTOR, PLAN, BACKUP, PATCH, CHECK_SERVER, STOP, START, WAIT, GENERATE, MEASURE, PROVE, FETCH_LOGS, REPORT, ROLLBACK, FAIL)
+
+ACTIONS: Mapping[str, Action] = MappingProxyType({action.name: action for action in _ALL})

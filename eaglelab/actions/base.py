@@ -1,0 +1,37 @@
+"""What an action is: a name that a playbook can use, its arguments, and what it does on one host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from eaglelab.context import Context
+from eaglelab.playbook_model import ActionSpec
+
+__all__ = ["Action", "Arguments", "NoArguments"]
+
+
+class Arguments(BaseModel):
+    """Arguments of an action; unknown ones are refused when the playbook is read."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class NoArguments(Arguments):
+    """For actions that take none."""
+
+
+@dataclass(frozen=True)
+class Action(ActionSpec):
+    """`run` does it and returns what `register` keeps; `preview` is what `--check` does instead and changes nothing.
+
+    An action without `preview` changes nothing anyway and is run under `--check` too.
+    `restores`: it puts a host back, so if it fails in a `rescue`, a person has to look.
+    """
+
+    run: Callable[[Context, Any], dict[str, Any]]
+    preview: Callable[[Context, Any], dict[str, Any]] | None = None
+    restores: bool = False

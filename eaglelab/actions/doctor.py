@@ -1,0 +1,68 @@
+"""doctor: everything that can be known of a host before anything on it is changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eaglelab.actions.base import Action, Arguments
+from eaglelab.context import Context, LogMark
+from eaglelab.errors import HostError
+from eaglelab.patching.folder import find_patch
+from eaglelab.patching.spec import load_patch
+
+__all__ = ["DOCTOR"]
+
+_NEEDED_DISK = 64 << 20
+
+
+class DoctorArguments(Arguments):
+    """`patch` tells which worker files to look for. `require_free_port`: a server that is not ours on the port is an
+    error (else it is only named)."""
+
+    patch: str = "eagle3-profile"
+    require_free_port: bool = True
+
+
+def _run(context: Context, args: DoctorArguments) -> dict[str, Any]:
+    host = context.host
+    targets = [target.path for target in load_patch(find_patch(context.options.project, args.patch)).targets]
+    facts = context.client.call(
+        "facts", silence=90, python=host.python, sglang=host.sglang, targets=targets, port=host.server.port, log=host.log
+    )
+    context.found.facts = facts
+    context.found.log = LogMark(facts["log"], facts["log_size"])
+    context.host = host.at_home(facts["home"])
+    context.bundle.json("facts.json", facts)
+    context.say.line(
+        f"  {facts['user']}@{facts['hostname']}: SGLang {facts['sglang_version']} in {facts['package']}, "
+        f"Python {facts['python_version']}, {_gpus(facts)}"
+    )
+    _check(context, facts, args)
+    return {key: facts[key] for key in ("sglang_version", "python_version", "package", "gpus")}
+
+
+def _gpus(facts: dict[str, Any]) -> str:
+    names = [gpu["name"] for gpu in facts["gpus"]]
+    return f"{len(names)} x {names[0]}" if names else "no GPU seen"
+
+
+def _check(context: Context, facts: dict[str, Any], args: DoctorArguments) -> None:
+    where = context.host.name
+    if not facts["files"]:
+        raise HostError(
+            f"SGLang {facts['sglang_version']} in {facts['package']} has no EAGLE worker",
+            where=where,
+            hint="eaglelab needs SGLang 0.4.1.post4 or later",
+        )
+    for name, free in facts["disk_free"].items():
+        if free < _NEEDED_DISK:
+            raise HostError(f"only {free >> 20} MiB of disk are free ({name})", where=where, hint="free some space there; nothing was changed")
+    holder = facts["port_holder"]
+    if holder and not facts["port_is_ours"]:
+        what = f"port {context.port} is taken by a server that eaglelab did not start: pid {holder['pid']} of {holder['user']}: {holder['command']}"
+        if args.require_free_port and not context.options.takeover:
+            raise HostError(what, where=where, hint="stop it yourself, set another `server.port` in inventory.yaml, or take it over: --takeover")
+        context.say.line(f"  {what}", style="yellow")
+
+
+DOCTOR = Action("doctor", DoctorArguments, "read what the host is, and refuse what cannot work", _run)

@@ -1,0 +1,115 @@
+"""prove, fetch_logs and report: the evidence brought home, and what it says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePosixPath
+from typing import Any
+
+from eaglelab.actions.base import Action, Arguments, NoArguments
+from eaglelab.context import Context, LogMark
+from eaglelab.errors import HostError
+from eaglelab.profile.records import read_records
+from eaglelab.profile.summary import summarise
+from eaglelab.report.terminal import profile_table
+
+__all__ = ["FETCH_LOGS", "PROVE", "REPORT", "fetch"]
+
+_CHUNK = 4 << 20
+
+
+def _pieces(context: Context, mark: LogMark) -> list[bytes]:
+    """A file from its mark to its present end; what is written meanwhile belongs to a later fetch."""
+    offset, end, pieces = mark.offset, None, []
+    while end is None or offset < end:
+        answer, data = context.client.call_bytes("tail", path=mark.path, offset=offset, limit=_CHUNK)
+        end = answer["size"] if end is None else end
+        if not data:
+            break
+        pieces.append(data)
+        offset = answer["offset"] + len(data)
+    return pieces
+
+
+def fetch(context: Context, mark: LogMark, name: str) -> int:
+    """Copies a file of the host from its mark into the bundle. Returns bytes. Whole lines go through the masking."""
+    context.bundle.path(name).unlink(missing_ok=True)
+    rest, size = b"", 0
+    for piece in _pieces(context, mark):
+        whole, newline, rest = (rest + piece).rpartition(b"\n")
+        context.bundle.append(name, whole + newline)
+        size += len(piece)
+    context.bundle.append(name, rest)
+    return size
+
+
+def _prove(context: Context, _: NoArguments) -> dict[str, Any]:
+    mark = context.found.log
+    assert mark is not None  # noqa: S101 - doctor always sets it, and context.spec refuses without plan
+    status = context.client.call("status")
+    record = status["record"] or {}
+    # The line stands once in a server's log, at its first decode cycle: before this run, if the server is older.
+    begin = record.get("log_offset", mark.offset) if record.get("log") == mark.path else mark.offset
+    text = b"".join(_pieces(context, LogMark(mark.path, begin))).decode(errors="replace")
+    found = [match.groupdict() for match in re.finditer(context.spec.canary, text)]
+    if not found:
+        raise HostError(
+            "the patched code never ran: its line is not in the server's log after the first request",
+            where=context.host.name,
+            hint="another worker class or another SGLang installation served it; the log is in the bundle",
+        )
+    classes = sorted({match["class"] for match in found})
+    context.say.line(f"  the probe ran in {', '.join(classes)} on {len({match['rank'] for match in found})} rank(s)")
+    return {"classes": classes, "ranks": sorted({int(match["rank"]) for match in found})}
+
+
+class FetchArguments(Arguments):
+    """`folder`: below the bundle; empty for the bundle itself."""
+
+    folder: str = ""
+
+
+def _fetch_logs(context: Context, args: FetchArguments) -> dict[str, Any]:
+    mark = context.found.log
+    if mark is None:
+        return {}
+    base = PurePosixPath(args.folder)
+    fetched = {str(base / "server.log"): fetch(context, mark, str(base / "server.log"))}
+    folder = context.found.probe_folder
+    if folder:
+        marks = {item.path: item for item in context.found.probe}
+        for path in context.client.call("list", pattern=f"{folder}/*.jsonl")["paths"]:
+            name = str(base / "probe" / PurePosixPath(path).name)
+            fetched[name] = fetch(context, marks.get(path, LogMark(path, 0)), name)
+    context.say.line(f"  {len(fetched)} files, {sum(fetched.values()) / 1e3:.0f} kB, into {context.bundle.folder}")
+    return {"files": fetched}
+
+
+class ReportArguments(Arguments):
+    """`folder`: where `fetch_logs` put the records; profile.json goes there too."""
+
+    folder: str = ""
+
+
+def _report(context: Context, args: ReportArguments) -> dict[str, Any]:
+    lines = [line for path in sorted((context.bundle.folder / args.folder).glob("probe/*.jsonl")) for line in path.read_bytes().splitlines()]
+    profile = summarise(read_records(lines), simulated=context.simulated)
+    if not any(setting.cycles for setting in profile.settings):
+        raise HostError("the probe wrote no timed cycle", where=context.host.name, hint="see server.log and probe/ in the bundle")
+    document = profile.to_json()
+    context.bundle.json(str(PurePosixPath(args.folder) / "profile.json"), document)
+    context.say.show(profile_table(profile))
+    return document
+
+
+def _would(what: str) -> Any:
+    def preview(context: Context, _: Any) -> dict[str, Any]:
+        context.say.line(f"  {what}: will be decided at run time")
+        return {}
+
+    return preview
+
+
+PROVE = Action("prove", NoArguments, "see in the log that the patched code ran", _prove, _would("whether the probe runs"))
+FETCH_LOGS = Action("fetch_logs", FetchArguments, "bring home the server's log and the probe's records", _fetch_logs, _would("what there is to fetch"))
+REPORT = Action("report", ReportArguments, "make the profile and show it", _report, _would("the profile"))

@@ -1,0 +1,127 @@
+"""generate and measure: requests sent from the host itself, so that the SSH link is in no figure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from eaglelab.actions.base import Action, Arguments
+from eaglelab.context import Context
+from eaglelab.errors import HostError
+from eaglelab.profile.bench import BENCH_DEFINITIONS, BenchResult, RequestSample, summarise_bench
+from eaglelab.server.prompts import prompt
+
+__all__ = ["GENERATE", "MEASURE", "UNMEASURED", "to_sample"]
+
+UNMEASURED = "eaglelab-off"
+"""A request whose id begins so is left alone by the probe: measured and unmeasured rounds share one load."""
+
+_IDLE_BEFORE_FLUSH_S = 0.5
+"""After this pause the probe writes out what it holds as soon as the next prompt comes in."""
+
+
+class GenerateArguments(Arguments):
+    """One request. `silence`: seconds without a token after which it has failed."""
+
+    prompt: str | None = None
+    max_new_tokens: int = 1000
+    temperature: float = 0.0
+    silence: float = 120.0
+
+
+class MeasureArguments(Arguments):
+    """`num_prompts` requests of `output_len` tokens, one after another, after `warmup` more that are not counted.
+
+    Where the probe is on, each request is sent twice, unmeasured and measured in turn: throughput is ranked by the
+    unmeasured ones, and the difference is the probe's own cost.
+    """
+
+    num_prompts: int = 6
+    output_len: int = 256
+    warmup: int = 1
+    temperature: float = 0.0
+    probed: bool = True
+    silence: float = 120.0
+
+
+def _ask(context: Context, text: str, rid: str, tokens: int, temperature: float, silence: float) -> dict[str, Any]:
+    def news(beat: Mapping[str, Any]) -> None:
+        context.say.progress(f"{beat['tokens']} of {tokens} tokens")
+
+    body = {"text": text, "rid": rid, "sampling_params": {"max_new_tokens": tokens, "temperature": temperature, "ignore_eos": True}}
+    return context.client.call(
+        "generate", silence=silence + 20, news=news, host=context.server_address, port=context.port, body=body, key=context.api_key, timeout=silence
+    )
+
+
+def to_sample(answer: Mapping[str, Any], clock_rate: float) -> RequestSample:
+    """An agent's answer as a sample, in seconds of the server's own clock (wall time x `clock_rate`)."""
+    times = [at * clock_rate for at, _ in answer["chunks"]]
+    meta = answer["meta_info"]
+    return RequestSample(
+        tokens=meta["completion_tokens"],
+        ttft_s=times[0],
+        e2e_s=times[-1],
+        itl_s=tuple(after - before for before, after in zip(times, times[1:], strict=False)),
+        verifies=meta.get("spec_verify_ct") or None,
+    )
+
+
+def _flush_probe(context: Context) -> None:
+    """A prompt after a pause makes the probe write out its unfinished block; one token needs no decode cycle."""
+    context.sleep(_IDLE_BEFORE_FLUSH_S)
+    _ask(context, "Hello", f"{UNMEASURED}-flush-{context.run}", 1, 0.0, 60.0)
+
+
+def _generate(context: Context, args: GenerateArguments) -> dict[str, Any]:
+    answer = _ask(context, args.prompt or prompt(0), f"eaglelab-{context.run}", args.max_new_tokens, args.temperature, args.silence)
+    context.bundle.json("generate.json", answer)
+    sample = to_sample(answer, context.clock_rate)
+    if sample.tokens < args.max_new_tokens:
+        raise HostError(f"only {sample.tokens} of {args.max_new_tokens} tokens came back ({json.dumps(answer['meta_info'].get('finish_reason'))})", where=context.host.name, hint="see generate.json in the bundle")
+    _flush_probe(context)
+    label = f" ({context.simulated})" if context.simulated else ""
+    context.say.line(f"  {sample.tokens} tokens in {sample.e2e_s:.2f} s: {sample.tokens / sample.e2e_s:.1f} tok/s, first token after {sample.ttft_s * 1000:.0f} ms{label}")
+    return {"tokens": sample.tokens, "seconds": round(sample.e2e_s, 3), "tok_s": round(sample.tokens / sample.e2e_s, 2)}
+
+
+def _measure(context: Context, args: MeasureArguments) -> dict[str, Any]:
+    steps = context.found.steps
+    for number in range(args.warmup):
+        context.say.progress(f"warm-up {number + 1} of {args.warmup}")
+        _ask(context, prompt(-1 - number), f"{UNMEASURED}-warm-up-{number}-{context.run}", args.output_len, args.temperature, args.silence)
+    rounds = ("off", "on") if args.probed else ("off",)
+    samples: dict[str, list[RequestSample]] = {name: [] for name in rounds}
+    for number in range(args.num_prompts):
+        # In turn, and each first as often as second: a drift of the machine falls on both alike.
+        for name in rounds if number % 2 == 0 else reversed(rounds):
+            context.say.progress(f"request {number + 1} of {args.num_prompts}, probe {name}")
+            rid = f"{UNMEASURED if name == 'off' else 'eaglelab-on'}-{number}-{context.run}"
+            answer = _ask(context, prompt(number), rid, args.output_len, args.temperature, args.silence)
+            context.bundle.json(f"requests/k{steps}-{number:03d}-{name}.json", answer)
+            samples[name].append(to_sample(answer, context.clock_rate))
+    if args.probed:
+        _flush_probe(context)
+    results = {name: BenchResult(steps=steps, batch=1, requests=found, profiled=name == "on") for name, found in samples.items()}
+    context.found.bench.extend(results.values())
+    summaries = {name: summarise_bench(measured) for name, measured in results.items()}
+    result = {name: summary.to_json() for name, summary in summaries.items()}
+    context.bundle.json(f"bench-k{steps}.json", {"definitions": BENCH_DEFINITIONS, "simulated": context.simulated, **result})
+    rate = summaries["off"].tok_s
+    context.say.line(f"  {args.num_prompts} requests of {args.output_len} tokens: {rate.mean:.1f} tok/s" if rate else "  no request gave a token")
+    return {"steps": steps, **result}
+
+
+def _generate_preview(context: Context, args: GenerateArguments) -> dict[str, Any]:
+    context.say.line(f"  would ask for {args.max_new_tokens} tokens")
+    return {}
+
+
+def _measure_preview(context: Context, args: MeasureArguments) -> dict[str, Any]:
+    context.say.line(f"  would send {args.num_prompts} requests of {args.output_len} tokens" + (", each with and without the probe" if args.probed else ""))
+    return {}
+
+
+GENERATE = Action("generate", GenerateArguments, "one request, streamed and timed on the host", _generate, _generate_preview)
+MEASURE = Action("measure", MeasureArguments, "a series of requests, with and without the probe in turn", _measure, _measure_preview)

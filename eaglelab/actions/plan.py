@@ -1,0 +1,76 @@
+"""plan: fetches the workers' bytes, plans the patch, and has the host read the anchors back with `sed -n`."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import Any
+
+from rich.syntax import Syntax
+
+from eaglelab.actions.base import Action, Arguments
+from eaglelab.context import Context
+from eaglelab.errors import HostError
+from eaglelab.patching.folder import find_patch
+from eaglelab.patching.plan import FilePlan, plan_file
+from eaglelab.patching.spec import PatchSpec, load_patch
+
+__all__ = ["PLAN"]
+
+
+class PlanArguments(Arguments):
+    """`patch`: a folder under patches/."""
+
+    patch: str = "eagle3-profile"
+
+
+def _run(context: Context, args: PlanArguments) -> dict[str, Any]:
+    folder = find_patch(context.options.project, args.patch)
+    spec = load_patch(folder)
+    plans = tuple(_plan_one(context, spec, found["path"]) for target, found in context.facts["files"].items() if target in {t.path for t in spec.targets})
+    if not plans:
+        raise HostError(f"none of the files that {spec.id} patches is on this host", where=context.host.name, hint="see `targets` in its patch.yaml")
+    context.found.spec, context.found.plans = spec, plans
+    context.found.modules = {module.to: (folder / module.source).read_bytes() for module in spec.modules}
+    context.found.diff = "".join(plan.diff() for plan in plans)
+    context.bundle.text("patch.diff", context.found.diff)
+    context.bundle.json("plan.json", {"patch": spec.id, "version": spec.version, "files": [_describe(plan) for plan in plans]})
+    changes = [plan for plan in plans if plan.state == "patch"]
+    for plan in plans:
+        lines = ", ".join(f"{edit.place} {edit.line}" for edit in plan.edits)
+        state = "already patched" if plan.state == "already" else f"{sum(len(edit.text) for edit in plan.edits)} lines to insert"
+        context.say.line(f"  {PurePosixPath(plan.path).name} ({plan.worker_class}): {state}; anchors at {lines}")
+    if context.options.check and context.found.diff:
+        context.say.show(Syntax(context.found.diff, "diff", background_color="default"))
+    return {"changes": len(changes), "files": [plan.path for plan in plans]}
+
+
+def _plan_one(context: Context, spec: PatchSpec, path: str) -> FilePlan:
+    _, data = context.client.call_bytes("read", path=path)
+    plan = plan_file(data, spec, path=path)
+    answer = context.client.call("sed", path=path, ranges=[list(pair) for pair in plan.sed_ranges()])
+    lines = {int(number): text.encode("latin-1") for number, text in answer["lines"].items()}
+    plan.check_readback(lines)
+    script = ";".join(f"{first},{last}p" for first, last in plan.sed_ranges())
+    shown = "\n".join(f"{number:6d}  {text.decode(errors='replace')}" for number, text in sorted(lines.items()))
+    context.bundle.text(f"sed/{PurePosixPath(path).name}.txt", f"$ sed -n '{script}' {path}\n{shown}\n")
+    return plan
+
+
+def _describe(plan: FilePlan) -> dict[str, Any]:
+    return {
+        "path": plan.path,
+        "worker_class": plan.worker_class,
+        "entry": plan.entry,
+        "state": plan.state,
+        "found_sha256": plan.found_sha256,
+        "original_sha256": plan.original_sha256,
+        "patched_sha256": plan.patched_sha256,
+        "edits": [
+            {"place": edit.place, "line": edit.line, "anchor": edit.anchor.decode(errors="replace"), "text": [row.decode() for row in edit.text]}
+            for edit in plan.edits
+        ],
+        "notes": list(plan.notes),
+    }
+
+
+PLAN = Action("plan", PlanArguments, "find where the patch goes, and read those lines back on the host", _run)

@@ -1,0 +1,89 @@
+"""wait: until the server has given one real token, saying meanwhile what it is doing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from eaglelab.actions.base import Action, NoArguments
+from eaglelab.context import Context
+from eaglelab.server.readiness import Budgets, Look, State, Waiting, wait_until_ready
+
+__all__ = ["WAIT", "read_server_info"]
+
+
+class _HostProbe:
+    def __init__(self, context: Context, path: str) -> None:
+        self._context = context
+        self._path = path
+
+    def _http(self, method: str, path: str, body: dict[str, Any] | None, timeout: float) -> dict[str, Any]:
+        context = self._context
+        return context.client.call(
+            "http", silence=timeout + 20, host=context.server_address, port=context.port, method=method, path=path, body=body, key=context.api_key, timeout=timeout
+        )
+
+    def poll(self, offset: int) -> tuple[Mapping[str, Any], bytes]:
+        context = self._context
+        http = {"host": context.server_address, "port": context.port, "path": "/health", "key": context.api_key, "timeout": 5.0}
+        return context.client.call_bytes("poll", path=self._path, offset=offset, http=http)
+
+    def one_token(self) -> str | None:
+        for prompt in ({"text": "Hello"}, {"input_ids": [1, 2, 3]}):  # ids: for a server without a tokenizer
+            answer = self._http("POST", "/generate", {**prompt, "sampling_params": {"max_new_tokens": 1, "temperature": 0}}, 60.0)
+            body = answer.get("body")
+            if answer.get("status") == 200 and isinstance(body, dict) and body.get("meta_info", {}).get("completion_tokens", 0) >= 1:
+                return None
+        return f"/generate says {answer.get('status') or answer.get('error')}"
+
+
+def _key(context: Context) -> str:
+    """Loads that take about as long as each other."""
+    return f"{context.host.server.model_path} tp{context.host.server.tp_size}"
+
+
+def _wait(context: Context, _: NoArguments) -> dict[str, Any]:
+    mark = context.found.log
+    assert mark is not None  # noqa: S101 - doctor always sets it, and context.facts refuses without doctor
+    earlier = context.facts["loads"].get(_key(context), [])
+    expected = earlier[-1] if earlier else context.host.expected_load
+    waiting = Waiting(
+        probe=_HostProbe(context, mark.path),
+        where=context.host.name,
+        budgets=Budgets(loading=context.host.ready_timeout),
+        expected=expected,
+        clock=context.clock,
+        offset=mark.offset,
+    )
+
+    def say(look: Look) -> None:
+        eta = f", about {look.eta:.0f} s left" if look.eta else ""
+        context.say.progress(f"{look.state.value}: {look.doing} ({look.elapsed:.0f} s{eta})")
+
+    ready = wait_until_ready(waiting, sleep=context.sleep, say=say)
+    if context.found.started:
+        context.client.call("loaded", key=_key(context), seconds=ready.elapsed)
+    read_server_info(context)
+    label = f", {context.simulated}" if context.simulated else ""
+    context.say.line(f"  ready after {ready.elapsed:.1f} s: health 200, process alive, a token came back{label}")
+    return {"seconds": round(ready.elapsed, 1), "state": State.READY.value}
+
+
+def read_server_info(context: Context) -> None:
+    """Keeps what the server says of itself: new endpoint first, then the one of older releases."""
+    for path in ("/server_info", "/get_server_info"):
+        answer = context.client.call(
+            "http", host=context.server_address, port=context.port, method="GET", path=path, body=None, key=context.api_key, timeout=10.0
+        )
+        if answer.get("status") == 200 and isinstance(answer.get("body"), dict):
+            context.found.server_info = answer["body"]
+            context.bundle.json("server_info.json", answer["body"])
+            return
+
+
+def _preview(context: Context, _: NoArguments) -> dict[str, Any]:
+    context.say.line(f"  would wait up to {context.host.ready_timeout:.0f} s for a token (a load is expected to take {context.host.expected_load:.0f} s)")
+    return {}
+
+
+WAIT = Action("wait", NoArguments, "wait until the server has given a real token", _wait, _preview)

@@ -1,0 +1,68 @@
+"""The folder of one run, `logs/<run>/`: all that is needed to understand it later, with no secret in it."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from eaglelab.errors import HostError
+from eaglelab.masking import Masker
+
+__all__ = ["Bundle", "new_run"]
+
+
+def new_run(command: str, now: float, token: Callable[[], str] = lambda: secrets.token_hex(2)) -> str:
+    """A name that sorts by time and is new on every machine: 20261129-181500-bench-3fa9."""
+    words = re.sub(r"[^a-z0-9]+", "-", command.lower()).strip("-")
+    return f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(now))}-{words}-{token()}"
+
+
+@dataclass
+class Bundle:
+    """One run's folder (with several hosts: one folder a host below it). Everything written is masked."""
+
+    folder: Path
+    run: str
+    host: str
+    masker: Masker = field(default_factory=Masker)
+    clock: Callable[[], float] = time.time
+
+    def open(self) -> None:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise HostError(f"cannot make the bundle's folder: {error.strerror}", where=str(self.folder), hint="the host was not touched") from error
+
+    def path(self, name: str) -> Path:
+        """Where file `name` of the bundle is; its folder exists."""
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def text(self, name: str, content: str) -> Path:
+        path = self.path(name)
+        path.write_text(self.masker.text(content), encoding="utf-8")
+        return path
+
+    def json(self, name: str, content: Mapping[str, Any]) -> Path:
+        path = self.path(name)
+        path.write_text(json.dumps(self.masker.mapping(content), indent=1) + "\n", encoding="utf-8")
+        return path
+
+    def append(self, name: str, data: bytes) -> None:
+        """Adds whole lines of a log; bytes that are no UTF-8 stay as they are."""
+        text = data.decode("utf-8", "surrogateescape")
+        with self.path(name).open("ab") as file:
+            file.write(self.masker.text(text).encode("utf-8", "surrogateescape"))
+
+    def event(self, task: str, action: str, state: str, **more: Any) -> None:
+        """One line of events.jsonl: what was done, when, and how it ended."""
+        line = {"time": round(self.clock(), 3), "run": self.run, "host": self.host, "task": task, "action": action, "state": state, **more}
+        with self.path("events.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(self.masker.mapping(line), default=str) + "\n")

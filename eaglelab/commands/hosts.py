@@ -1,0 +1,92 @@
+"""From `--host` to a context: the inventory's entry, the way there, the agent, the lock."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import tenacity
+
+from eaglelab.actions.patch import operator
+from eaglelab.bundle import Bundle
+from eaglelab.context import Context, Options
+from eaglelab.errors import InputError
+from eaglelab.host import Host
+from eaglelab.inventory import Inventory, load_inventory
+from eaglelab.lab import lab
+from eaglelab.remote.client import AgentClient
+from eaglelab.remote.endpoint import resolve_endpoint
+from eaglelab.remote.hints import AgentFailure
+from eaglelab.remote.pipe import Link, LocalLink
+from eaglelab.say import Say
+
+__all__ = ["Selection", "connected", "lab_root", "select_hosts"]
+
+_LOCK_S = 10.0
+"""A controller that was killed lets go of the lock as soon as its agent sees the stream end: worth a moment."""
+
+
+def lab_root(project: Path) -> Path:
+    """The folder of the embedded lab."""
+    return project / ".lab"
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The hosts of one command, the lab's with its address filled in."""
+
+    inventory: Inventory
+    hosts: tuple[Host, ...]
+
+
+def select_hosts(project: Path, names: str | None, inventory: str | None) -> Selection:
+    """Reads the inventory and picks. Raises InputError; nothing is contacted."""
+    found = load_inventory(Path(inventory) if inventory else project / "inventory.yaml")
+    return Selection(found, tuple(_with_lab(project, host) for host in found.select(names, env=os.environ)))
+
+
+def _with_lab(project: Path, host: Host) -> Host:
+    if host.connection != "lab":
+        return host
+    info = lab.info(lab_root(project))
+    if info is None:
+        raise InputError("the embedded lab is not up", where=host.name, hint="invoke lab-up")
+    return host.with_lab(dataclasses.asdict(info))
+
+
+def _link(host: Host, *, default_host: bool) -> Link:
+    if host.connection == "local":
+        return LocalLink(host.name)
+    # Imported here: fabric takes longer to import than most commands take to run.
+    from eaglelab.remote.ssh import SshLink
+
+    return SshLink(host.name, resolve_endpoint(host), default_host=default_host)
+
+
+@contextmanager
+def connected(selection: Selection, host: Host, bundle: Bundle, say: Say, options: Options, *, lock: str | None) -> Iterator[Context]:
+    """A context for one host, closed again in the end. `lock`: the command that takes the host's lock, None for none."""
+    link = _link(host, default_host=host.name == selection.inventory.default_host)
+    client = AgentClient(link, host.python)
+    context = Context(host=host, client=client, bundle=bundle, say=say, options=options, api_key=host.api_key(os.environ))
+    try:
+        if lock and not options.check:
+            _take_lock(client, bundle.run, lock)
+        yield context
+    finally:
+        client.close()
+
+
+def _take_lock(client: AgentClient, run: str, command: str) -> None:
+    again = tenacity.Retrying(
+        retry=tenacity.retry_if_exception(lambda error: isinstance(error, AgentFailure) and error.code == "locked"),
+        stop=tenacity.stop_before_delay(_LOCK_S),
+        wait=tenacity.wait_fixed(0.5),
+        reraise=True,
+    )
+    again(client.lock, {"by": operator(), "run": run, "command": command, "since": time.strftime("%Y-%m-%d %H:%M:%S %z")})

@@ -1,0 +1,61 @@
+"""Values of command-line options, checked: everything arrives as text and leaves as what it means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import yaml
+
+from eaglelab.errors import InputError
+from eaglelab.server.command import parse_steps
+
+__all__ = ["assignments", "decimal", "one_step", "whole", "words"]
+
+
+def whole(text: str, option: str, *, least: int = 1) -> int:
+    """A whole number of at least `least`. Raises InputError."""
+    number = text.removeprefix("-")
+    if not (number.isascii() and number.isdecimal()):
+        raise InputError(f"'{text}' is not a whole number", where=option, hint=f"{option} {max(least, 10)}")
+    if int(text) < least:
+        raise InputError(f"{text} is too small: {least} or more", where=option, hint=f"{option} {max(least, 10)}")
+    return int(text)
+
+
+def decimal(text: str, option: str) -> float:
+    """A finite number, 0 or more. Raises InputError."""
+    try:
+        number = float(text)
+    except ValueError as error:
+        raise InputError(f"'{text}' is not a number", where=option, hint=f"{option} 1.5") from error
+    if not 0 <= number < float("inf"):
+        raise InputError(f"{text} is not usable: 0 or more", where=option, hint=f"{option} 1.5")
+    return number
+
+
+def one_step(text: str) -> int:
+    """A single step count. Raises InputError."""
+    steps = parse_steps(text)
+    if len(steps) > 1:
+        raise InputError(f"one step count is wanted, not {len(steps)}", where="--steps", hint="invoke bench takes several: --steps 2,3,5")
+    return steps[0]
+
+
+def words(text: str) -> tuple[str, ...]:
+    """The parts of `a,b`."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def assignments(pairs: Iterable[str]) -> dict[str, Any]:
+    """Variables from NAME=VALUE; a value is read as YAML, so that 3 is a number. Raises InputError."""
+    found = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name.isidentifier():
+            raise InputError(f"'{pair}' is no variable", where="--var", hint="--var NAME=VALUE")
+        try:
+            found[name] = yaml.safe_load(value) if value else ""
+        except yaml.YAMLError as error:
+            raise InputError(f"the value of '{name}' cannot be read", where="--var", hint=f"--var {name}='plain text'") from error
+    return found

@@ -1,0 +1,103 @@
+"""Commands that run a playbook: deploy-profiling, rollback, play."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from eaglelab.actions import ACTIONS
+from eaglelab.bundle import Bundle, new_run
+from eaglelab.commands.hosts import Selection, connected, select_hosts
+from eaglelab.commands.outcome import Outcome
+from eaglelab.context import Context, Options
+from eaglelab.errors import InputError
+from eaglelab.host import Host
+from eaglelab.playbook import Playbook, load_playbook
+from eaglelab.runner import Runner
+from eaglelab.say import Say
+
+__all__ = ["Request", "play", "prepare", "run_on_hosts"]
+
+_NEED_A_SERVER = frozenset({"start", "wait", "generate", "measure"})
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a command line asked for. `vars` override the playbook's."""
+
+    command: str
+    project: Path
+    host: str | None = None
+    inventory: str | None = None
+    check: bool = False
+    takeover: bool = False
+    vars: Mapping[str, Any] = field(default_factory=dict)
+    tags: Sequence[str] = ()
+    skip_tags: Sequence[str] = ()
+
+    @property
+    def options(self) -> Options:
+        return Options(check=self.check, takeover=self.takeover, project=self.project)
+
+
+def find_playbook(project: Path, name: str) -> Path:
+    """A path as given, or a playbook of this project by its name."""
+    path = Path(name)
+    if path.is_file():
+        return path
+    ours = project / "playbooks" / (name if name.endswith((".yaml", ".yml")) else f"{name}.yaml")
+    if ours.is_file():
+        return ours
+    known = ", ".join(sorted(file.stem for file in (project / "playbooks").glob("*.yaml")))
+    raise InputError(f"there is no playbook '{name}'", where=str(path.parent), hint=f"a file, or one of {known}")
+
+
+def prepare(request: Request, playbook: str) -> tuple[Selection, Playbook]:
+    """Reads and checks everything that can be checked before a host is contacted. Raises InputError."""
+    selection = select_hosts(request.project, request.host, request.inventory)
+    book = load_playbook(find_playbook(request.project, playbook), actions=ACTIONS, extra_vars=request.vars)
+    book = book.select(request.tags, request.skip_tags)
+    for host in selection.hosts:
+        host.api_key(os.environ)
+        if any(task.action in _NEED_A_SERVER for task in book.actions()):
+            host.require()
+    return selection, book
+
+
+def play(request: Request, playbook: str, outcome: Outcome, say: Say) -> None:
+    """Runs one playbook on the chosen hosts, one after another; a failure ends the command."""
+    selection, book = prepare(request, playbook)
+
+    def work(context: Context) -> dict[str, Any]:
+        return Runner(context, ACTIONS).run(book)
+
+    run_on_hosts(request, selection, outcome, say, work, playbook=book.path)
+
+
+def run_on_hosts(request: Request, selection: Selection, outcome: Outcome, say: Say, work: Callable[[Context], dict[str, Any]], *, playbook: Path | None = None) -> None:
+    """Opens a run, then does `work` on each host; what it returns goes under the host's name into the outcome."""
+    outcome.run = new_run(request.command, time.time())
+    outcome.bundle = request.project / "logs" / outcome.run
+    for host in selection.hosts:
+        bundle = _bundle(outcome, selection, host)
+        bundle.json("inventory.json", host.redacted())
+        if playbook is not None:
+            bundle.text("playbook.yaml", playbook.read_text(encoding="utf-8"))
+        with connected(selection, host, bundle, say if len(selection.hosts) == 1 else say.for_host(host.name), request.options, lock=request.command) as context:
+            outcome.hosts[host.name] = {"ok": False}
+            outcome.hosts[host.name] = {"ok": True, **work(context)}
+    note = " (--check: nothing was changed)" if request.check else ""
+    say.line(f"done{note}; bundle: {outcome.bundle}")
+
+
+def _bundle(outcome: Outcome, selection: Selection, host: Host) -> Bundle:
+    assert outcome.bundle is not None  # noqa: S101 - set by run_on_hosts
+    assert outcome.run is not None  # noqa: S101 - set by run_on_hosts
+    folder = outcome.bundle if len(selection.hosts) == 1 else outcome.bundle / host.name
+    bundle = Bundle(folder, outcome.run, host.name, masker=host.masker(os.environ))
+    bundle.open()
+    return bundle

@@ -1,0 +1,280 @@
+"""The real worker of the release on the simulated GPU.
+
+The class comes from the package's own file, as it is on this host. Its entry function runs unchanged; what it calls
+(draft, verify, extend, prefill) is replaced on the instance by launches on the stream, with the synchronisations of
+the original in their places.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import importlib
+import inspect
+import random
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from .acceptance import Acceptance
+from .args import Release, ServerArgs
+from .costs import Costs
+from .gpu import Clock, GpuTensor, Stream
+from .request import Request
+from .spec import ENTRIES
+from .stubs import Stub, StubObject
+
+__all__ = ["Batch", "Gpu", "Result", "SpecWorker", "bound_names"]
+
+
+class Gpu:
+    """The stream, what work on it costs, and which drafts turn out right."""
+
+    def __init__(self, clock: Clock, costs: Costs, acceptance: Acceptance) -> None:
+        self.clock = clock
+        self.stream = Stream(clock)
+        self.costs = costs
+        self.acceptance = acceptance
+        self._noise = random.Random(acceptance.seed)  # noqa: S311 - a simulation, not a secret
+
+    def run(self, ms: float, launch: str = "") -> None:
+        """Launch `ms` of work (jittered); `launch` names the host's cost of launching it."""
+        jitter = float(self.costs.gpu["jitter"])
+        self.stream.launch(ms * self._noise.uniform(1 - jitter, 1 + jitter), self.costs.host.get(launch, 0.0))
+
+
+class _Mode:
+    def __init__(self, extend: bool) -> None:
+        self._extend = extend
+
+    def is_extend(self, *_args: Any, **_kwargs: Any) -> bool:
+        return self._extend
+
+    def is_decode(self) -> bool:
+        return not self._extend
+
+    def __getattr__(self, name: str) -> Callable[[], bool]:
+        if not name.startswith("is_"):
+            raise AttributeError(name)
+        return lambda: False
+
+
+class Batch(StubObject):
+    """What the worker gets: `ScheduleBatch` (or `ModelWorkerBatch`) as far as its entry looks at it."""
+
+    def __init__(self, reqs: Sequence[Request], extend: bool) -> None:
+        super().__init__(
+            reqs=list(reqs),
+            forward_mode=_Mode(extend),
+            is_extend_in_batch=extend,
+            spec_info=StubObject(),
+            seq_lens=StubObject(shape=(len(reqs),)),
+            sampling_info=StubObject(),
+        )
+
+    def batch_size(self) -> int:
+        return len(self.reqs)
+
+    def is_empty(self) -> bool:
+        return not self.reqs
+
+    def __len__(self) -> int:
+        return len(self.reqs)
+
+
+class Result:
+    """A launched batch. `tokens` is per request, bonus included, and may be read after `wait`."""
+
+    def __init__(self, tokens: list[int], correct: list[int], wait: Callable[[], None]) -> None:
+        self.tokens, self.correct, self.wait = tokens, correct, wait
+
+
+def bound_names(entry: str, method: str) -> tuple[str, ...]:
+    """The names that the entry's source binds the result of `self.<method>(...)` to; one for a single name.
+
+    Releases return tuples of different lengths from the same method, and the entry itself says which.
+    """
+    for node in ast.walk(ast.parse(entry)):
+        if not isinstance(node, (ast.Assign, ast.AnnAssign)) or not isinstance(node.value, ast.Call):
+            continue
+        if ast.unparse(node.value.func) != f"self.{method}":
+            continue
+        target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+        parts: Iterable[ast.expr] = target.elts if isinstance(target, ast.Tuple) else (target,)
+        return tuple(ast.unparse(part).rpartition(".")[2] for part in parts)
+    return ()
+
+
+def _entry_name(worker_type: type) -> str:
+    for name in ENTRIES:
+        if any(name in vars(parent) for parent in worker_type.__mro__):
+            return name
+    raise AttributeError(f"class {worker_type.__name__} has none of the entry functions {', '.join(ENTRIES)}")
+
+
+def _values(names: tuple[str, ...], known: dict[str, Any]) -> Any:
+    values = tuple(known.get(name, Stub()) for name in names)
+    return values[0] if len(values) == 1 else values
+
+
+class SpecWorker:
+    """An instance of the real worker class, made without its `__init__`, that decodes on a simulated GPU.
+
+    Raises:
+        AttributeError, ImportError, SyntaxError: the file on this host does not hold such a worker.
+    """
+
+    def __init__(self, module: str, class_name: str, gpu: Gpu, args: ServerArgs, release: Release) -> None:
+        self._gpu = gpu
+        self._release = release
+        self._steps = args.speculative_num_steps or 0
+        self.overlap = class_name.endswith("V2") and not args.disable_overlap_schedule
+        self._is_v2 = class_name.endswith("V2")
+        loaded: ModuleType = importlib.import_module(f"sglang.srt.speculative.{module}")
+        self.file = Path(str(loaded.__file__))
+        worker_type = getattr(loaded, class_name)
+        entry = _entry_name(worker_type)
+        self._source = inspect.cleandoc("\n" + inspect.getsource(getattr(worker_type, entry)))
+        self.instance = object.__new__(worker_type)
+        self.run: Callable[..., Any] = getattr(self.instance, entry)
+        self._correct: list[int] = []
+        self._verify_done = 0.0
+        self.instance.__dict__.update(
+            server_args=StubObject(**args.as_dict()),
+            topk=args.speculative_eagle_topk,
+            speculative_num_steps=args.speculative_num_steps,
+            speculative_num_draft_tokens=args.speculative_num_draft_tokens,
+            speculative_algorithm=Stub(),
+            device="cuda",
+            gpu_id=0,
+            tp_rank=0,
+            adaptive_controller=None,
+            enable_nan_detection=False,
+            plan_stream=None,
+            model_runner=Stub(),
+            draft_tp_context=lambda *_args: contextlib.nullcontext(),
+            verify=self._verify,
+            **(self._v2_parts() if self._is_v2 else self._v1_parts()),
+        )
+
+    def _v1_parts(self) -> dict[str, Any]:
+        return {
+            "target_worker": Stub(),
+            "draft": self._draft,
+            "forward_draft_extend_after_decode": self._extend,
+            "forward_target_extend": self._target_prefill,
+            "forward_draft_extend": lambda *_args: self._gpu.run(self._gpu.costs.extend(1), "extend"),
+        }
+
+    def _v2_parts(self) -> dict[str, Any]:
+        draft_worker = StubObject(
+            draft=self._draft,
+            draft_tp_context=lambda *_args: contextlib.nullcontext(),
+            draft_runner=StubObject(),
+            _draft_extend_for_decode=self._extend,
+            _draft_extend_for_prefill=lambda *_args: self._gpu.run(self._gpu.costs.extend(1), "extend"),
+        )
+        target_worker = StubObject(forward_batch_generation=self._target_prefill, model_config=StubObject())
+        return {"_draft_worker": draft_worker, "_target_worker": target_worker}
+
+    # What the entry calls ---------------------------------------------------------------------------------------
+
+    def _draft(self, batch: Batch, *_args: Any, **_kwargs: Any) -> StubObject:
+        if not self._is_v2:
+            self._gpu.stream.synchronize()  # `sum(seq_lens).item()` in v1: the re-extend before is drained here
+        self._gpu.run(self._gpu.costs.draft(self._steps, len(batch)), "draft")
+        return StubObject(is_verify_input=lambda: True)
+
+    def _verify(self, batch: Batch, *_args: Any, **_kwargs: Any) -> Any:
+        self._correct = [request.draw(self._gpu.acceptance, self._steps) for request in batch.reqs]
+        self._gpu.run(self._gpu.costs.verify(self._steps, len(batch)), "verify")
+        return self._verified_v2() if self._is_v2 else self._verified_v1(batch)
+
+    def _verified_v1(self, batch: Batch) -> Any:
+        self._gpu.stream.synchronize()  # `accept_index.tolist()` in v1
+        left = [max(0, r.limit(self._gpu.acceptance.seed) - len(r.output)) for r in batch.reqs]
+        self._correct = [max(0, min(drafts + 1, rest) - 1) for drafts, rest in zip(self._correct, left, strict=True)]
+        unfinished = sum(drafts + 1 < rest for drafts, rest in zip(self._correct, left, strict=True))
+        lengths = list(self._correct)
+        verified = StubObject(shape=(unfinished,))
+        batch.__dict__["spec_info"] = StubObject(verified_id=verified)
+        output = StubObject(
+            accept_length_per_req_cpu=lengths,
+            num_accepted_drafts_per_req_cpu=lengths,
+            num_correct_drafts_per_req_cpu=lengths,
+            verified_id=verified,
+            draft_input=StubObject(verified_id=verified),
+            draft_extend_input=StubObject(input_ids=verified),
+        )
+        known = {
+            "verify_output": output,
+            "accept_length_cpu": lengths,
+            "verified_id": verified,
+            "can_run_cuda_graph": True,
+            "model_worker_batch": batch,
+        }
+        return _values(bound_names(self._source, "verify"), known)
+
+    def _verified_v2(self) -> StubObject:
+        stream = self._gpu.stream
+        self._verify_done = stream.free_at
+        tokens = [drafts + 1 for drafts in self._correct]
+        return StubObject(
+            accept_lens=GpuTensor(tokens, self._gpu.clock, stream.free_at),
+            next_token_ids=Stub(),
+            new_seq_lens=StubObject(shape=(len(tokens),)),
+            can_run_cuda_graph=True,
+        )
+
+    def _extend(self, batch: Batch, *_args: Any, **_kwargs: Any) -> StubObject:
+        self._gpu.run(self._gpu.costs.extend(len(batch)), "extend")
+        return StubObject()
+
+    def _target_prefill(self, batch: Batch, *_args: Any, **_kwargs: Any) -> Any:
+        self._gpu.run(self._gpu.costs.prefill(sum(request.prompt_tokens for request in batch.reqs)))
+        if self._is_v2:
+            return StubObject(logits_output=StubObject(), next_token_ids=Stub())
+        return _values(bound_names(self._source, "forward_target_extend"), {"can_run_cuda_graph": False})
+
+    # What the scheduler calls -----------------------------------------------------------------------------------
+
+    def prefill(self, requests: Sequence[Request]) -> None:
+        """Run the entry's prefill branch and wait for it."""
+        self.run(Batch(requests, extend=True))
+        for request in requests:
+            request.position = 1
+        self._gpu.stream.synchronize()
+
+    def decode(self, requests: Sequence[Request]) -> Result:
+        """Run the entry's decode branch. It blocks the host where the worker does, and nowhere else."""
+        output = self.run(Batch(requests, extend=False))
+        correct = self._correct
+        if not self._is_v2:
+            return Result([drafts + 1 for drafts in correct], correct, lambda: None)
+        return self._copied(output, correct)
+
+    def _copied(self, output: Any, correct: list[int]) -> Result:
+        """What the scheduler does with a v2 result: replace the tensor by its copy, note when the copy is done."""
+        gpu = self._gpu
+        done = importlib.import_module("torch").cuda.Event()
+        output.accept_lens = output.accept_lens.to("cpu", non_blocking=True)
+        gpu.run(float(gpu.costs.gpu["copy"]))
+        output.copy_done = done
+        done.record()
+
+        def wait() -> None:
+            done.synchronize()
+            size = {"batch_size": len(correct)} if self._release >= (0, 5, 13) else {}
+            self.instance.on_verify_complete_cpu(correct, **size)
+
+        return Result([drafts + 1 for drafts in correct], correct, wait)
+
+    def before_next(self) -> None:
+        """The host between two cycles of the overlapping scheduler: it waits for the verify, then prepares."""
+        self._gpu.clock.wait_until(self._verify_done)
+        self._gpu.clock.advance(self._gpu.costs.host["overlap"])
+
+    def after_cycle(self) -> None:
+        """The host between two cycles without overlap."""
+        self._gpu.clock.advance(self._gpu.costs.host["schedule"])

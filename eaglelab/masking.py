@@ -1,0 +1,90 @@
+"""Keeps secrets out of everything that is printed or written: by name, by value and by shape."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+__all__ = ["MASK", "Masker", "is_secret_name"]
+
+MASK = "***"
+
+_SECRET_VARIABLE = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD")
+_SECRET_FLAG = re.compile(r"(api|access|secret)[-_]key$|(hf|auth|access)[-_]token$|secret$|passw(or)?d$")
+# What a server that others started may have in its log or command line: the value is not known, its place is.
+# Lower-case `token` is left alone: SGLang's own lines count tokens with it.
+_SHAPES = (
+    re.compile(r"(?P<before>api[-_]key(?:'|\")?\s*(?:[=:]\s*|\s))(?P<value>'[^']+'|\"[^\"]+\"|(?!None\b)[^\s,;)'\"]+)"),
+    re.compile(r"(?P<before>\bBearer\s+)(?P<value>[^\s'\",;]+)"),
+    re.compile(
+        r"(?P<before>\b[A-Z0-9_]*(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD)[A-Z0-9_]*=)(?P<value>'[^']*'|\"[^\"]*\"|[^\s,;'\"]+)"
+    ),
+)
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a variable (`*KEY*`, `*TOKEN*`, `*SECRET*`, `*PASSWORD*`) or a flag (`api-key`) holds a secret."""
+    pattern = _SECRET_VARIABLE if name == name.upper() else _SECRET_FLAG
+    return pattern.search(name) is not None
+
+
+class Masker:
+    """Replaces secrets by `***`.
+
+    `names`: variables that are secret beside those that `is_secret_name` knows.
+    `values`: texts that are replaced wherever they stand; empty ones are ignored.
+    """
+
+    def __init__(self, names: Iterable[str] = (), values: Iterable[str] = ()) -> None:
+        self._names = frozenset(names)
+        spellings = {form for value in values if value for form in _spellings(value)}
+        # The longest first: a secret may be part of another.
+        ordered = sorted(spellings, key=lambda form: (-len(form), form))
+        self._values = re.compile("|".join(map(re.escape, ordered))) if ordered else None
+
+    def is_secret(self, name: str) -> bool:
+        """Whether the value of a variable or flag of this name is masked."""
+        return name in self._names or is_secret_name(name)
+
+    def text(self, text: str) -> str:
+        """`text` without known values, API keys, bearer tokens and `NAME_TOKEN=...` assignments."""
+        if self._values is not None:
+            text = self._values.sub(MASK, text)
+        for shape in _SHAPES:
+            text = shape.sub(rf"\g<before>{MASK}", text)
+        return text
+
+    def mapping(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        """A copy of `data` in which secret keys have `***` as value and every text is masked, at any depth."""
+        return {
+            key: MASK if self.is_secret(key) and value not in (None, "") else self._value(value)
+            for key, value in data.items()
+        }
+
+    def argv(self, argv: Sequence[str]) -> list[str]:
+        """A command line in which the word after a secret flag (or after its `=`) is `***`."""
+        masked: list[str] = []
+        hide = False
+        for word in argv:
+            flag, equals, _ = word.partition("=")
+            secret = word.startswith("--") and self.is_secret(flag)
+            masked.append(MASK if hide else f"{flag}={MASK}" if secret and equals else self.text(word))
+            hide = secret and not equals
+        return masked
+
+    def _value(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, Mapping):
+            return self.mapping(value)
+        if isinstance(value, list | tuple):
+            return [self._value(item) for item in value]
+        return value
+
+
+def _spellings(value: str) -> tuple[str, str, str]:
+    """As it is, inside JSON, and inside a shell command."""
+    return value, json.dumps(value)[1:-1], shlex.quote(value)

@@ -1,0 +1,237 @@
+"""The probe's JSON lines (schema 1): bytes in, checked records out."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from eaglelab.profile.definitions import PHASES
+
+__all__ = [
+    "SCHEMA",
+    "CycleBlock",
+    "Identity",
+    "Problem",
+    "RecordError",
+    "Records",
+    "Start",
+    "parse_record",
+    "read_records",
+]
+
+SCHEMA = 1
+
+
+class RecordError(ValueError):
+    """A line that is no record of this schema; the message says why."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who wrote a record. `time` is unix seconds, `every` cycles a block, `sync` the synchronising cross-check mode."""
+
+    probe: str
+    sglang: str
+    worker: str
+    rank: int
+    world: int
+    pid: int
+    time: float
+    every: int
+    sync: bool
+
+
+@dataclass(frozen=True)
+class Start:
+    """The probe has seen its first decode cycle."""
+
+    identity: Identity
+
+
+@dataclass(frozen=True)
+class CycleBlock:
+    """Cycles of one step count and batch size.
+
+    `event_ms` and `host_ms` map each phase to one value a kept cycle (ms); `kept_tokens` are the tokens of the same
+    cycles, bonus included, None where the count could not be read. `correct_hist[j]` counts the request-cycles with j
+    correct drafts over all decode cycles, dropped ones included.
+    """
+
+    identity: Identity
+    steps: int
+    batch_size: int
+    decode_cycles: int
+    cycles: int
+    tokens: int
+    correct_hist: tuple[int, ...]
+    unknown: int
+    dropped: Mapping[str, int]
+    skipped: int
+    kept_tokens: tuple[int | None, ...]
+    event_ms: Mapping[str, tuple[float, ...]]
+    host_ms: Mapping[str, tuple[float, ...]]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A line that was left out, or kept in spite of a contradiction. `line` counts from 1."""
+
+    line: int
+    what: str
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.what}"
+
+
+@dataclass
+class Records:
+    """All records of one or several probe files, in order."""
+
+    starts: list[Start] = field(default_factory=list)
+    blocks: list[CycleBlock] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+    def add(self, line: bytes | str, number: int) -> None:
+        """Parse one line and file it; a bad line becomes a problem."""
+        try:
+            record = parse_record(line)
+        except RecordError as error:
+            self.problems.append(Problem(number, str(error)))
+            return
+        if isinstance(record, Start):
+            self.starts.append(record)
+            return
+        self.blocks.append(record)
+        expected = (record.decode_cycles - record.unknown) * record.batch_size
+        if sum(record.correct_hist) != expected:
+            what = (
+                f"correct_hist counts {sum(record.correct_hist)} request-cycles, the cycles say {expected}; block kept"
+            )
+            self.problems.append(Problem(number, what))
+
+
+def read_records(lines: Iterable[bytes | str]) -> Records:
+    """Read JSON lines of one file, or of several chained. Never raises on content: see `Records.problems`."""
+    records = Records()
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            records.add(line, number)
+    return records
+
+
+def parse_record(line: bytes | str) -> Start | CycleBlock:
+    """Parse one JSON line.
+
+    Raises RecordError for anything that is not a start or block record of schema 1 with lists of matching lengths.
+    """
+    try:
+        data = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise RecordError("not JSON (cut short?)") from error
+    if not isinstance(data, dict):
+        raise RecordError("not a JSON object")
+    if data.get("schema") != SCHEMA:
+        raise RecordError(f"schema {data.get('schema')!r} is not known; this version reads schema {SCHEMA}")
+    kind = data.get("kind")
+    if kind == "start":
+        return Start(_identity(data))
+    if kind == "block":
+        return _block(data)
+    raise RecordError(f"kind {kind!r} is not known")
+
+
+def _identity(data: dict[str, Any]) -> Identity:
+    return Identity(
+        probe=_text(data, "probe"),
+        sglang=_text(data, "sglang"),
+        worker=_text(data, "class"),
+        rank=_count(data, "rank"),
+        world=_count(data, "world"),
+        pid=_count(data, "pid"),
+        time=_number(data.get("time"), "time"),
+        every=_count(data, "every"),
+        sync=bool(data.get("sync", False)),
+    )
+
+
+def _block(data: dict[str, Any]) -> CycleBlock:
+    cycles = _count(data, "cycles")
+    batch_size = _count(data, "batch_size")
+    if batch_size < 1:
+        raise RecordError("batch_size is 0")
+    return CycleBlock(
+        identity=_identity(data),
+        steps=_count(data, "steps"),
+        batch_size=batch_size,
+        decode_cycles=_count(data, "decode_cycles"),
+        cycles=cycles,
+        tokens=_count(data, "tokens"),
+        correct_hist=tuple(_whole(value, "correct_hist") for value in _list(data, "correct_hist")),
+        unknown=_count(data, "unknown"),
+        dropped={str(reason): _whole(value, "dropped") for reason, value in _object(data, "dropped").items()},
+        skipped=_count(data, "skipped"),
+        kept_tokens=_kept_tokens(data, cycles),
+        event_ms=_times(data, "event_ms", cycles),
+        host_ms=_times(data, "host_ms", cycles),
+    )
+
+
+def _kept_tokens(data: dict[str, Any], cycles: int) -> tuple[int | None, ...]:
+    values = _list(data, "kept_tokens")
+    if len(values) != cycles:
+        raise RecordError(f"kept_tokens has {len(values)} values for {cycles} cycles")
+    return tuple(None if value is None else _whole(value, "kept_tokens") for value in values)
+
+
+def _times(data: dict[str, Any], key: str, cycles: int) -> dict[str, tuple[float, ...]]:
+    lists = _object(data, key)
+    times = {}
+    for phase in PHASES:
+        values = _list(lists, phase)
+        if len(values) != cycles:
+            raise RecordError(f"{key}.{phase} has {len(values)} values for {cycles} cycles")
+        times[phase] = tuple(_number(value, f"{key}.{phase}") for value in values)
+    return times
+
+
+def _text(data: dict[str, Any], key: str) -> str:
+    value = data.get(key)
+    if not isinstance(value, str):
+        raise RecordError(f"{key} is {value!r}, not a text")
+    return value
+
+
+def _count(data: dict[str, Any], key: str) -> int:
+    return _whole(data.get(key), key)
+
+
+def _whole(value: object, key: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise RecordError(f"{key} is {value!r}, not a whole number of at least 0")
+    return value
+
+
+def _number(value: object, key: str) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) < math.inf:
+        raise RecordError(f"{key} is {value!r}, not a finite number")
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise RecordError(f"{key} is too large") from error
+
+
+def _list(data: dict[str, Any], key: str) -> list[Any]:
+    value = data.get(key)
+    if not isinstance(value, list):
+        raise RecordError(f"{key} is missing or not a list")
+    return value
+
+
+def _object(data: dict[str, Any], key: str) -> dict[str, Any]:
+    value = data.get(key)
+    if not isinstance(value, dict):
+        raise RecordError(f"{key} is missing or not an object")
+    return value

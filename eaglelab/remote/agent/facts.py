@@ -1,0 +1,120 @@
+"""What this host is: Python, SGLang and its workers, GPUs, disk, what we did here before."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from typing import Any, Dict, List, Optional
+
+from eaglelab.remote.agent.files import describe_file
+from eaglelab.remote.agent.journal import Journal
+from eaglelab.remote.agent.processes import listener
+from eaglelab.remote.agent.server import Server
+from eaglelab.remote.agent.wire import AgentError
+
+__all__ = ["facts", "find_package"]
+
+
+def _imported_from(python: str, cwd: str) -> Optional[str]:
+    """Folder of the `sglang` package that the server's Python would import; it is located, not imported."""
+    script = "import importlib.util as u; s = u.find_spec('sglang'); print('SGLANG=' + (s.origin or (list(s.submodule_search_locations or [''])[0] + '/')) if s else 'SGLANG=')"
+    try:
+        done = subprocess.run([python, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=cwd, timeout=60)
+    except OSError as error:
+        raise AgentError("no-python", "cannot run %s: %s" % (python, error.strerror)) from error
+    except subprocess.TimeoutExpired as error:
+        raise AgentError("no-python", "%s did not answer within 60 s" % python) from error
+    found = re.search(rb"^SGLANG=(.*)$", done.stdout, re.M)
+    if found is None:
+        raise AgentError("no-python", "%s failed: %s" % (python, done.stderr.decode(errors="replace").strip()[-500:]))
+    return os.path.realpath(os.path.dirname(os.fsdecode(found.group(1)))) if found.group(1) else None
+
+
+def find_package(python: str, configured: Optional[str], cwd: str) -> str:
+    """Folder of the sglang package that a server started here will run.
+
+    Raises `no-sglang` if there is none, `other-sglang` if the configured checkout is not the one that Python imports:
+    a patch there would never run.
+    """
+    imported = _imported_from(python, cwd)
+    if not configured:
+        if imported is None:
+            raise AgentError("no-sglang", "%s finds no package sglang" % python)
+        return imported
+    base = os.path.expanduser(configured)
+    for candidate in (os.path.join(base, "python", "sglang"), os.path.join(base, "sglang"), base):
+        if os.path.isdir(os.path.join(candidate, "srt")):
+            package = os.path.realpath(candidate)
+            if imported != package:
+                raise AgentError("other-sglang", "%s imports sglang from %s, not from %s: a patch there would never run" % (python, imported or "nowhere", package))
+            return package
+    raise AgentError("no-sglang", "there is no SGLang package below %s (looked for python/sglang, sglang and srt)" % base)
+
+
+def _version(package: str) -> str:
+    """From the package's files: importing SGLang takes seconds and a GPU."""
+    for name in ("_version.py", "version.py"):
+        path = os.path.join(package, name)
+        if os.path.exists(path):
+            with open(path, errors="replace") as file:
+                found = re.search(r"^(?:__version__\s*=\s*)?(?:version\s*=\s*)?(?:__version__\s*=\s*)?[\"']([0-9][^\"']*)[\"']", file.read(), re.M)
+            if found:
+                return found.group(1)
+    parent = os.path.dirname(package)
+    for name in sorted(os.listdir(parent)):
+        found = re.match(r"sglang-([0-9].*)\.dist-info$", name)
+        if found:
+            return found.group(1)
+    return "unknown"
+
+
+def _gpus() -> List[Dict[str, str]]:
+    keys = ["index", "name", "memory.total", "memory.used", "driver_version"]
+    try:
+        done = subprocess.run(["nvidia-smi", "--query-gpu=" + ",".join(keys), "--format=csv,noheader,nounits"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=30)
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    rows = done.stdout.decode(errors="replace").splitlines() if done.returncode == 0 else []
+    return [dict(zip(keys, [cell.strip() for cell in row.split(",")])) for row in rows]
+
+
+def facts(journal: Journal, python: str, sglang: Optional[str], targets: List[str], port: int, log: str) -> Dict[str, Any]:
+    """Everything that a plan needs, read in one round trip; nothing is changed.
+
+    `targets` are paths below the package; those that exist come back under `files`.
+    """
+    home = os.path.expanduser("~")
+    expanded = os.path.expanduser(python)
+    package = find_package(expanded, sglang, home)
+    files = {target: describe_file(os.path.join(package, target)) for target in targets if os.path.exists(os.path.join(package, target))}
+    server = Server(journal)
+    status = server.status()
+    holder = listener(port)
+    log = os.path.expanduser(log)
+    return {
+        "hostname": socket.gethostname(),
+        "user": pwd.getpwuid(os.getuid()).pw_name,
+        "home": home,
+        "state": journal.folder,
+        "python": expanded,
+        "python_version": ".".join(str(part) for part in sys.version_info[:3]),
+        "package": package,
+        "sglang_version": _version(package),
+        "files": files,
+        "writable": {target: os.access(os.path.dirname(found["path"]), os.W_OK) for target, found in files.items()},
+        "disk_free": {"package": shutil.disk_usage(package).free, "home": shutil.disk_usage(home).free},
+        "gpus": _gpus(),
+        "port_holder": holder,
+        "port_is_ours": bool(holder and holder["pid"] in status["members"]),
+        "server": status,
+        "manifest": journal.read("manifest.json"),
+        "states": journal.states(),
+        "loads": journal.read("loads.json") or {},
+        "log": log,
+        "log_size": os.path.getsize(log) if os.path.exists(log) else 0,
+    }

@@ -1,0 +1,96 @@
+"""Requests to the SGLang server from its own host, so that the SSH link is in no measurement."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import time
+from typing import Any, Callable, Dict, List, Optional
+
+from eaglelab.remote.agent.wire import AgentError, Beat
+
+__all__ = ["generate", "request"]
+
+
+def _headers(key: Optional[str]) -> Dict[str, str]:
+    headers = {"Content-Type": "application/json"}
+    if key:
+        headers["Authorization"] = "Bearer " + key
+    return headers
+
+
+def request(host: str, port: int, method: str, path: str, body: Optional[Dict[str, Any]], key: Optional[str], timeout: float) -> Dict[str, Any]:
+    """One request. Returns status and body (parsed where it is JSON); or error: refused | timeout | broken."""
+    connection = http.client.HTTPConnection(host, port, timeout=timeout)
+    try:
+        connection.request(method, path, json.dumps(body) if body is not None else None, _headers(key))
+        response = connection.getresponse()
+        text = response.read().decode(errors="replace")
+    except ConnectionRefusedError:
+        return {"error": "refused"}
+    except socket.timeout:
+        return {"error": "timeout"}
+    except (OSError, http.client.HTTPException) as error:
+        return {"error": "broken", "text": str(error)}
+    finally:
+        connection.close()
+    try:
+        parsed = json.loads(text)
+    except ValueError:
+        parsed = text[:2000]
+    return {"status": response.status, "body": parsed}
+
+
+def generate(host: str, port: int, body: Dict[str, Any], key: Optional[str], timeout: float, beat: Beat, clock: Callable[[], float] = time.perf_counter) -> Dict[str, Any]:
+    """One streamed `/generate`, timed where the server runs.
+
+    Returns e2e_s and ttft_s (seconds), chunks: [[seconds since the first byte was sent, tokens so far], ...],
+    meta_info of the last chunk. `timeout` (s) bounds the silence between two chunks.
+    Raises AgentError `refused`, `http-error` (with the status), `timeout` or `broken` (the stream ended early).
+    """
+    connection = http.client.HTTPConnection(host, port, timeout=timeout)
+    began = clock()
+    try:
+        connection.request("POST", "/generate", json.dumps(dict(body, stream=True)), _headers(key))
+        response = connection.getresponse()
+        if response.status != 200:
+            raise AgentError("http-error", "the server answered %d to /generate: %s" % (response.status, response.read(500).decode(errors="replace")), status=response.status)
+        return _read_stream(response, began, beat, clock)
+    except ConnectionRefusedError as error:
+        raise AgentError("refused", "nothing listens on port %d" % port) from error
+    except socket.timeout as error:
+        raise AgentError("timeout", "no token for %.0f s" % timeout) from error
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise AgentError("broken", "the stream broke off: %s" % (error or type(error).__name__)) from error
+    finally:
+        connection.close()
+
+
+def _read_stream(response: http.client.HTTPResponse, began: float, beat: Beat, clock: Callable[[], float]) -> Dict[str, Any]:
+    chunks = []  # type: List[List[float]]
+    last, said, finished = {}, began, False  # type: Dict[str, Any], float, bool
+    while not finished:
+        line = response.readline()
+        if not line:
+            break
+        now = clock()
+        if not line.startswith(b"data:"):
+            continue
+        payload = line[5:].strip()
+        if payload == b"[DONE]":
+            finished = True
+            continue
+        last = json.loads(payload)
+        if "error" in last:
+            raise AgentError("http-error", "the server reports: %s" % json.dumps(last["error"])[:500], status=200)
+        chunks.append([round(now - began, 6), last["meta_info"]["completion_tokens"]])
+        if now - said >= 0.5:
+            said = now
+            beat({"tokens": chunks[-1][1]})
+    if not chunks:
+        raise AgentError("broken", "the server closed the stream without a token")
+    meta = last["meta_info"]
+    if not meta.get("finish_reason"):
+        raise AgentError("broken", "the stream ended after %d tokens without a finish reason" % chunks[-1][1], tokens=chunks[-1][1])
+    return {"e2e_s": chunks[-1][0], "ttft_s": chunks[0][0], "chunks": chunks, "meta_info": meta, "text": str(last.get("text", ""))[-2000:]}

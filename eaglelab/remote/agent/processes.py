@@ -1,0 +1,158 @@
+"""Processes of this host, read from /proc: who is alive, who belongs to a session, who listens on a port."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import subprocess
+from typing import Any, Dict, List, Optional, Set
+
+__all__ = ["boot_id", "describe", "descendants", "gpu_processes", "listener", "marked", "session_members", "start_ticks"]
+
+
+def boot_id() -> str:
+    """Changes with every boot, so that a pid recorded before a reboot is never taken for a living one."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def _stat(pid: int) -> Optional[List[str]]:
+    """Fields of /proc/PID/stat from the third (state) on; the second, the name, may hold blanks and brackets."""
+    try:
+        with open("/proc/%d/stat" % pid, "rb") as file:
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return None
+    return text[text.rindex(")") + 2 :].split()
+
+
+def start_ticks(pid: int) -> Optional[int]:
+    """When the process started, in clock ticks since boot; None if it is gone or only a zombie.
+
+    Together with the pid it names one process: pids are used again, start times are not.
+    """
+    fields = _stat(pid)
+    if fields is None or fields[0] in "ZX":
+        return None
+    return int(fields[19])
+
+
+def _pids() -> List[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def session_members(session: int, leader_start: int) -> Set[int]:
+    """Living processes of the session whose leader was started at `leader_start`.
+
+    The kernel gives the leader's pid to nobody else while the session has members. So a session without its leader
+    is still the old one, and a session with another leader is a stranger's.
+    """
+    leader = start_ticks(session)
+    if leader is not None and leader != leader_start:
+        return set()
+    found = set()
+    for pid in _pids():
+        fields = _stat(pid)
+        if fields is not None and fields[0] not in "ZX" and int(fields[3]) == session:
+            found.add(pid)
+    return found
+
+
+def marked(mark: str) -> Set[int]:
+    """Living processes that carry `mark` (NAME=value) in the environment they were started with.
+
+    Finds what left our session. Not the only test: a process that sets its title may overwrite its environment.
+    """
+    wanted = mark.encode()
+    found = set()
+    for pid in _pids():
+        try:
+            with open("/proc/%d/environ" % pid, "rb") as file:
+                if wanted in file.read().split(b"\0") and start_ticks(pid) is not None:
+                    found.add(pid)
+        except OSError:
+            continue
+    return found
+
+
+def descendants(root: int) -> Set[int]:
+    """`root` and all living processes below it."""
+    children: Dict[int, List[int]] = {}
+    for pid in _pids():
+        fields = _stat(pid)
+        if fields is not None and fields[0] not in "ZX":
+            children.setdefault(int(fields[1]), []).append(pid)
+    found, todo = set(), [root]
+    while todo:
+        pid = todo.pop()
+        if pid not in found:
+            found.add(pid)
+            todo.extend(children.get(pid, []))
+    return found
+
+
+def describe(pid: int) -> Dict[str, Any]:
+    """pid, user and command line, for naming a process to a person."""
+    try:
+        with open("/proc/%d/cmdline" % pid, "rb") as file:
+            command = file.read().replace(b"\0", b" ").decode(errors="replace").strip()
+        uid = os.stat("/proc/%d" % pid).st_uid
+    except OSError:
+        return {"pid": pid, "user": "?", "command": "(gone)"}
+    try:
+        user = pwd.getpwuid(uid).pw_name
+    except KeyError:
+        user = str(uid)
+    return {"pid": pid, "user": user, "command": command[:500]}
+
+
+def _listening_inodes(port: int) -> Set[str]:
+    inodes = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            with open(table) as file:
+                rows = file.read().splitlines()[1:]
+        except OSError:
+            continue
+        for row in rows:
+            fields = row.split()
+            if fields[3] == "0A" and int(fields[1].rsplit(":", 1)[1], 16) == port:
+                inodes.add(fields[9])
+    return inodes
+
+
+def listener(port: int) -> Optional[Dict[str, Any]]:
+    """Who listens on a TCP port: pid, user, command; None if nobody. pid 0: a process we may not look into."""
+    inodes = _listening_inodes(port)
+    if not inodes:
+        return None
+    names = {"socket:[%s]" % inode for inode in inodes}
+    for pid in _pids():
+        folder = "/proc/%d/fd" % pid
+        try:
+            for descriptor in os.listdir(folder):
+                if os.readlink(os.path.join(folder, descriptor)) in names:
+                    return describe(pid)
+        except OSError:
+            continue
+    return {"pid": 0, "user": "?", "command": "a process of another user"}
+
+
+def gpu_processes() -> Optional[Dict[int, str]]:
+    """pid -> used GPU memory (MiB, as printed) for all compute processes; None where there is no nvidia-smi."""
+    command = ["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"]
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    if done.returncode:
+        return None
+    found = {}
+    for row in done.stdout.decode(errors="replace").splitlines():
+        pid, _, memory = row.partition(",")
+        if pid.strip().isdigit():
+            found[int(pid)] = memory.strip()
+    return found

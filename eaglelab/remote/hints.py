@@ -1,0 +1,51 @@
+"""The agent's error codes as errors for a person: which exit code, and what to type next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from eaglelab.errors import AttentionError, EaglelabError, HostError
+
+__all__ = ["AgentFailure", "explain"]
+
+
+class AgentFailure(HostError):
+    """An operation on the host did not happen. `code` and `details` are the agent's."""
+
+    def __init__(self, what: str, *, where: str, hint: str, code: str, details: Mapping[str, Any]) -> None:
+        super().__init__(what, where=where, hint=hint)
+        self.code = code
+        self.details = details
+
+
+_HINTS = {
+    "disk-full": "free some space there; nothing was changed",
+    "read-only": "the SGLang installation of that host cannot be written; nothing was changed",
+    "not-writable": "log in as the owner of that file (`user` in inventory.yaml), or check `lsattr`; nothing was changed",
+    "no-such-file": "check `sglang` of this host in inventory.yaml",
+    "no-sglang": "set `sglang` of this host in inventory.yaml to its SGLang checkout, or `python` to the Python that has it",
+    "other-sglang": "set `sglang` in inventory.yaml to the folder that this Python imports, or install the checkout into it (pip install -e)",
+    "no-python": "set `python` of this host in inventory.yaml to the Python that runs SGLang there",
+    "changed": "somebody else is at work on this file; run the command again to plan from what is there now",
+    "running": "invoke stop ends the server that eaglelab started",
+    "port-taken": "stop it yourself, choose another `server.port` in inventory.yaml, or take it over: --takeover",
+    "locked": "wait for that run to end, or ask its owner",
+    "does-not-compile": "nothing was changed; please report this with the bundle",
+    "backup-damaged": "the stored original was changed by somebody; restore the file from your SGLang release",
+    "not-stopped": "look at these processes on the host before you start anything there",
+}
+
+_ATTENTION = frozenset({"not-stopped", "backup-damaged", "bad-state"})
+
+
+def explain(error: Mapping[str, Any], where: str) -> EaglelabError:
+    """An answer's `error` part as an exception; its code decides exit code and hint."""
+    code, what, details = error["code"], error["what"], error.get("details", {})
+    if code == "locked":
+        what = f"{what}: {details.get('holder', '')}"
+    if code in _ATTENTION:
+        return AttentionError(what, where=where, hint=_HINTS.get(code, "invoke status shows what is there"))
+    if code == "bug":
+        what = f"the agent failed unexpectedly: {what}"
+    return AgentFailure(what, where=where, hint=_HINTS.get(code, ""), code=code, details=details)

@@ -1,0 +1,41 @@
+"""The agent as one file: the modules of `eaglelab.remote.agent` joined, ready to be fed to a host's Python."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from importlib import resources
+
+__all__ = ["BOOTSTRAP", "agent_source"]
+
+_ORDER = ("wire", "processes", "files", "journal", "server", "http", "facts", "main")
+_PACKAGE = "eaglelab.remote.agent"
+
+BOOTSTRAP = (
+    "import sys;"
+    'sys.version_info<(3,8) and sys.exit("EAGLELAB-PYTHON-TOO-OLD %d.%d"%sys.version_info[:2]);'
+    'exec(compile(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())),"eaglelab-agent","exec"),{"__name__":"eaglelab_agent"})'
+)
+"""What the host's Python is started with (`python -I -S -c BOOTSTRAP`); it then reads a length and that much source.
+
+It runs under any Python back to 2.7, so that one that is too old can say so."""
+
+
+@cache
+def agent_source() -> bytes:
+    """Source of the agent: stdlib only, Python 3.8, ends by serving stdin and stdout."""
+    parts = ["from __future__ import annotations\n"]
+    parts += [_without_own_imports(name) for name in _ORDER]
+    parts.append("import sys\nserve(sys.stdin.buffer, sys.stdout.buffer)\n")
+    return "\n".join(parts).encode()
+
+
+def _without_own_imports(name: str) -> str:
+    """A module's text less its imports of its neighbours, whose names are in the same file here, and of __future__."""
+    text = resources.files(_PACKAGE).joinpath(f"{name}.py").read_text(encoding="utf-8")
+    lines = text.splitlines(keepends=True)
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.ImportFrom) and (node.module == "__future__" or (node.module or "").startswith(_PACKAGE)):
+            for number in range(node.lineno - 1, node.end_lineno or node.lineno):
+                lines[number] = "\n"
+    return "".join(lines)

@@ -1,0 +1,46 @@
+"""One way to run a host's server, and a fingerprint that tells whether the running one is already that."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from eaglelab.host import FlagValue, Host
+from eaglelab.server.command import server_command, server_env
+
+__all__ = ["Setting"]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """`steps`: None is the baseline, without speculation. `gate`: the variable that switches the probe on."""
+
+    steps: int | None
+    gate: str | None
+    probe_folder: str | None
+    flags: Mapping[str, FlagValue]
+    env: Mapping[str, str]
+
+    def command(self, host: Host, api_key: str | None) -> list[str]:
+        return server_command(host, python=host.python, steps=self.steps, extra=self.flags, api_key=api_key)
+
+    def environment(self, host: Host) -> dict[str, str]:
+        """What the server's process gets beside what it inherits."""
+        extra = dict(self.env)
+        if self.gate is not None:
+            extra[self.gate] = "1"
+        if self.probe_folder is not None:
+            extra["EAGLE3_PROFILE_DIR"] = self.probe_folder
+        return server_env(host, extra)
+
+    def fingerprint(self, host: Host, files: Mapping[str, str]) -> str:
+        """Over command line, variables and the sha256 of the worker files that the server would load.
+
+        The probe's folder is left out: it differs between runs and changes nothing else.
+        """
+        environment = {name: value for name, value in self.environment(host).items() if name != "EAGLE3_PROFILE_DIR"}
+        about: Any = [self.command(host, None), sorted(environment.items()), sorted(files.items())]
+        return hashlib.sha256(json.dumps(about).encode()).hexdigest()

@@ -1,0 +1,127 @@
+"""Jinja in playbooks, in a sandbox: text in, values out, and which variables a text needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jinja2
+from jinja2 import meta, nodes
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from eaglelab.errors import EaglelabError
+
+__all__ = ["TemplateError", "condition", "is_template", "names_in", "render"]
+
+
+class TemplateError(EaglelabError):
+    """A template is malformed, or fails with the variables that it got."""
+
+
+def render(value: Any, variables: Mapping[str, Any]) -> Any:
+    """`value` with every template in it filled in, at any depth of lists and mappings (their keys stay).
+
+    A text that is one expression, such as `"{{ steps }}"`, becomes that expression's value with its type.
+    Raises TemplateError.
+    """
+    if isinstance(value, str):
+        return _render_text(value, variables) if is_template(value) else value
+    if isinstance(value, Mapping):
+        return {key: render(item, variables) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [render(item, variables) for item in value]
+    return value
+
+
+def condition(text: str, variables: Mapping[str, Any]) -> bool:
+    """The value of an expression (written without braces) that must be true or false. Raises TemplateError."""
+    value = _evaluate(text, variables)
+    if not isinstance(value, bool):
+        hint = f"compare it, such as `{text} == ...`, or test it, such as `{text} is defined`"
+        raise TemplateError(f"the condition `{text}` gives {value!r} and not true or false", hint=hint)
+    return value
+
+
+def is_template(value: Any) -> bool:
+    """Whether `value` has a template anywhere in it."""
+    if isinstance(value, str):
+        return any(mark in value for mark in ("{{", "{%", "{#"))
+    if isinstance(value, Mapping):
+        return any(is_template(item) for item in value.values())
+    return isinstance(value, list | tuple) and any(is_template(item) for item in value)
+
+
+def names_in(text: str, *, expression: bool = False) -> frozenset[str]:
+    """Variables that `text` cannot do without; those it tests with `default` or `is defined` are left out.
+
+    `expression`: the text is a bare expression, as in `when`. Raises TemplateError for wrong syntax.
+    """
+    environment = _environment()
+    try:
+        if expression:
+            environment.compile_expression(text)
+        tree = environment.parse(f"{{{{ {text} }}}}" if expression else text)
+        needed = meta.find_undeclared_variables(tree)
+    except jinja2.TemplateError as error:
+        raise TemplateError(f"`{text.strip()}` is not a valid template: {error.message}") from error
+    return frozenset(needed - _guarded(tree))
+
+
+def _environment() -> ImmutableSandboxedEnvironment:
+    return ImmutableSandboxedEnvironment(undefined=jinja2.StrictUndefined, autoescape=False, keep_trailing_newline=True)
+
+
+def _render_text(text: str, variables: Mapping[str, Any]) -> Any:
+    expression = _single_expression(text)
+    if expression is not None:
+        return _evaluate(expression, variables)
+    with _Failures(text):
+        return _environment().from_string(text).render(dict(variables))
+
+
+def _evaluate(expression: str, variables: Mapping[str, Any]) -> Any:
+    with _Failures(expression):
+        value = _environment().compile_expression(expression, undefined_to_none=False)(dict(variables))
+        _refuse_undefined(value)
+        return value
+
+
+def _single_expression(text: str) -> str | None:
+    """What stands between the braces, where the whole text is one `{{ ... }}`."""
+    with _Failures(text):
+        tokens = list(_environment().lex(text.strip()))
+    kinds = [kind for _, kind, _ in tokens]
+    if kinds[0] != "variable_begin" or kinds.count("variable_begin") != 1 or kinds[-1] != "variable_end":
+        return None
+    return "".join(value for _, _, value in tokens[1:-1])
+
+
+def _refuse_undefined(value: Any) -> None:
+    """Jinja returns what is not defined as a value; only its use fails."""
+    if isinstance(value, jinja2.Undefined):
+        str(value)
+    elif isinstance(value, Mapping):
+        _refuse_undefined(list(value.values()))
+    elif isinstance(value, list | tuple):
+        for item in value:
+            _refuse_undefined(item)
+
+
+def _guarded(tree: nodes.Template) -> set[str]:
+    tested = [node.node for node in tree.find_all(nodes.Test) if node.name in ("defined", "undefined")]
+    tested += [node.node for node in tree.find_all(nodes.Filter) if node.name in ("default", "d") and node.node]
+    return {node.name for node in tested if isinstance(node, nodes.Name)}
+
+
+class _Failures:
+    """Turns what an expression may raise into a TemplateError about `text`."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text.strip()
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, (jinja2.TemplateError, ArithmeticError, LookupError, TypeError, ValueError)):
+            raise TemplateError(f"`{self._text}` cannot be worked out: {error}") from error

@@ -1,0 +1,34 @@
+import logging
+from contextlib import nullcontext as moe_context
+
+try:  # eaglelab:eagle3-profile
+    from sglang.srt.speculative import eaglelab_probe as _eaglelab  # eaglelab:eagle3-profile
+except Exception:  # eaglelab:eagle3-profile
+    class _eaglelab: probe = None  # eaglelab:eagle3-profile
+logger = logging.getLogger(__name__)
+
+
+class FrozenKVMTPWorker:
+    def forward_batch_generation(self, batch):
+        _e3 = _eaglelab.probe  # eaglelab:eagle3-profile
+        if _e3 is not None: _e3.enter()  # eaglelab:eagle3-profile
+        if batch.forward_mode.is_extend() or batch.is_extend_in_batch:
+            return self.forward_target_extend(batch)
+
+        if _e3 is not None: _e3.begin(self, batch)  # eaglelab:eagle3-profile
+        self.trace(batch.reqs, "draft_start")
+        with moe_context():
+            verify_input = self.draft(batch)
+
+        if _e3 is not None: _e3.mark(1)  # eaglelab:eagle3-profile
+        batch.spec_info = verify_input
+        logits_output, verify_output, can_run_cuda_graph = self.verify(batch)
+
+        if _e3 is not None: _e3.mark(2)  # eaglelab:eagle3-profile
+        with moe_context():
+            if verify_output.draft_extend_input is not None:
+                self.forward_draft_extend_after_decode(batch)
+
+        if _e3 is not None: _e3.mark(3)  # eaglelab:eagle3-profile
+        if _e3 is not None: _e3.end(verify_output)  # eaglelab:eagle3-profile
+        return dict(logits=logits_output, can_run_cuda_graph=can_run_cuda_graph)

@@ -1,0 +1,62 @@
+import logging
+from contextlib import nullcontext as moe_context
+
+logger = logging.getLogger(__name__)
+
+
+class EAGLEWorkerV2:
+    def forward_batch_generation(
+        self,
+        batch,
+        on_publish=None,
+        grammar_barrier=None,
+        pp_proxy_tensors=None,
+    ):
+        if batch.forward_mode.is_extend() or batch.is_extend_in_batch:
+            if not batch.is_extend_in_batch:
+                return self._forward_prefill_batch(batch, on_publish, pp_proxy_tensors)
+            else:
+                return self._forward_coordination(batch)
+        else:
+            self.activate_step_by_batch(batch.seq_lens.shape[0])
+
+            if batch.spec_info is not None and batch.spec_info.is_verify_input():
+                # built by an earlier stage
+                verify_input = batch.spec_info
+            elif self.speculative_num_steps == 0:
+                verify_input = self._build_trivial_verify_input(batch)
+            else:
+                with moe_context():
+                    verify_input: object = self.draft_worker.draft(batch)
+            batch.spec_info = verify_input
+            batch_output = self.verify(
+                batch,
+                pp_proxy_tensors=pp_proxy_tensors,
+                grammar_barrier=grammar_barrier,
+            )
+            # Publish before draft_extend so the fence is at verify-end.
+            if on_publish is not None:
+                on_publish(batch_output.new_seq_lens)
+            if self.speculative_num_steps == 0:
+                self._stub_skipped_draft_extend(batch, batch_output)
+            else:
+                with moe_context():
+                    self.draft_worker._draft_extend_for_decode(
+                        batch, batch_output, kv_loc_plan=verify_input.kv_loc_plan
+                    )
+
+            if (
+                self.pp_size > 1
+                and self.speculative_num_steps > 0
+            ):
+                # draft the next round's chain now
+                with moe_context():
+                    next_verify_input, parents = self.draft_worker.draft(
+                        batch, with_topology=True
+                    )
+                batch_output.next_verify_chain = next_verify_input.draft_token
+
+            return batch_output
+
+    def _forward_coordination(self, batch):
+        return self.draft_worker.draft(batch)

@@ -1,0 +1,48 @@
+import logging
+from contextlib import nullcontext as moe_context
+
+try:  # eaglelab:eagle3-profile
+    from sglang.srt.speculative import eaglelab_probe as _eaglelab  # eaglelab:eagle3-profile
+except Exception:  # eaglelab:eagle3-profile
+    class _eaglelab: probe = None  # eaglelab:eagle3-profile
+logger = logging.getLogger(__name__)
+
+
+class EAGLEWorker:
+    def forward_batch_generation(self, batch):
+        _e3 = _eaglelab.probe  # eaglelab:eagle3-profile
+        if _e3 is not None: _e3.enter()  # eaglelab:eagle3-profile
+        if batch.forward_mode.is_extend() or batch.is_extend_in_batch:
+            return self.forward_target_extend(batch)
+        else:
+            if _e3 is not None: _e3.begin(self, batch)  # eaglelab:eagle3-profile
+            with self.draft_tp_context(
+                self.draft_model_runner.tp_group
+            ), moe_context(), moe_context():
+                spec_info = self.draft(batch)
+            if _e3 is not None: _e3.mark(1)  # eaglelab:eagle3-profile
+            logits_output, verify_output, worker_batch, can_run_cuda_graph = (
+                self.verify(batch, spec_info)
+            )
+
+            if _e3 is not None: _e3.mark(2)  # eaglelab:eagle3-profile
+            with self.draft_tp_context(
+                self.draft_model_runner.tp_group
+            ), moe_context(), moe_context():
+                # NOTE: slow when DP attention is enabled.
+                if (
+                    self.server_args.enable_dp_attention
+                    or batch.spec_info.verified_id.shape[0] > 0
+                ):
+                    # decode is not finished
+                    self.forward_draft_extend_after_decode(batch)
+
+            if _e3 is not None: _e3.mark(3)  # eaglelab:eagle3-profile
+            if _e3 is not None: _e3.end(verify_output)  # eaglelab:eagle3-profile
+            return dict(
+                tokens=verify_output.verified_id,
+                can_run_cuda_graph=can_run_cuda_graph,
+            )
+
+    def check_forward_draft_extend_after_decode(self, batch):
+        return True

@@ -1,0 +1,53 @@
+import logging
+from contextlib import nullcontext as moe_context
+
+try:  # eaglelab:eagle3-profile
+    from sglang.srt.speculative import eaglelab_probe as _eaglelab  # eaglelab:eagle3-profile
+except Exception:  # eaglelab:eagle3-profile
+    class _eaglelab: probe = None  # eaglelab:eagle3-profile
+logger = logging.getLogger(__name__)
+
+
+class EAGLEWorker:
+    def forward_batch_generation(self, batch):
+        _e3 = _eaglelab.probe  # eaglelab:eagle3-profile
+        if _e3 is not None: _e3.enter()  # eaglelab:eagle3-profile
+        if batch.forward_mode.is_extend() or batch.is_extend_in_batch:
+            return self.forward_target_extend(batch)
+        else:
+            if _e3 is not None: _e3.begin(self, batch)  # eaglelab:eagle3-profile
+            self.trace(batch.reqs, "draft_start")
+
+            with (
+                self.draft_tp_context(self.draft_model_runner.tp_group),
+                moe_context(),
+            ):
+                verify_input = self.draft(batch)
+
+            if _e3 is not None: _e3.mark(1)  # eaglelab:eagle3-profile
+            self.trace(batch.reqs, "draft_end")
+
+            batch.spec_info = verify_input
+            logits_output, verify_output, can_run_cuda_graph = self.verify(batch)
+
+            if _e3 is not None: _e3.mark(2)  # eaglelab:eagle3-profile
+            for req in batch.reqs:
+                self.trace(req, "verify_end")
+
+            with (
+                self.draft_tp_context(self.draft_model_runner.tp_group),
+                moe_context(),
+            ):
+                if verify_output.draft_extend_input is not None:
+                    batch.spec_info = self.forward_draft_extend_after_decode(batch)
+                else:
+                    self._draft_preprocess_idle(batch)
+
+            if _e3 is not None: _e3.mark(3)  # eaglelab:eagle3-profile
+            if self.adaptive_controller is not None:
+                self.adaptive_controller.on_verify_complete(
+                    verify_output.num_correct_drafts_per_req_cpu
+                )
+
+            if _e3 is not None: _e3.end(verify_output)  # eaglelab:eagle3-profile
+            return dict(logits=logits_output, can_run_cuda_graph=can_run_cuda_graph)

@@ -1,0 +1,156 @@
+"""The patched skeletons run: marks in order when on, one attribute test when off, and no probe file is no error."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import ModuleType
+from unittest.mock import MagicMock
+
+import pytest
+
+CASES = sorted(path.parent for path in (Path(__file__).parents[1] / "cases" / "patching").glob("*/after.py"))
+PHASES = {
+    "draft": "draft",
+    "forward_draft_decode": "draft",
+    "verify": "verify",
+    "forward_draft_extend_after_decode": "extend",
+    "forward_extend_after_decode": "extend",
+    "_draft_extend_for_decode": "extend",
+}
+ORDER = ["enter", "begin", "draft", 1, "verify", 2, "extend", 3, "end"]
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.calls: list[object] = []
+
+    def enter(self) -> None:
+        self.calls.append("enter")
+
+    def begin(self, worker, batch) -> None:
+        self.calls.append("begin")
+
+    def mark(self, index: int) -> None:
+        self.calls.append(index)
+
+    def end(self, output) -> None:
+        self.calls.append("end")
+        self.output = output
+
+
+class ProbeModule(ModuleType):
+    """Counts how often `probe` is looked at."""
+
+    def __init__(self, probe: Recorder | None) -> None:
+        super().__init__("sglang.srt.speculative.eaglelab_probe")
+        self.looked = 0
+        self._probe = probe
+
+    @property
+    def probe(self) -> Recorder | None:
+        self.looked += 1
+        return self._probe
+
+
+@pytest.fixture
+def install(monkeypatch):
+    def put(module: ModuleType | None) -> None:
+        for name in ("sglang", "sglang.srt", "sglang.srt.speculative"):
+            monkeypatch.setitem(sys.modules, name, ModuleType(name))
+        if module is not None:
+            sys.modules["sglang.srt.speculative"].eaglelab_probe = module
+
+    return put
+
+
+def run(case: Path, calls: list[object], *, decode: bool) -> None:
+    """One pass of the worker in `case`; its phases append to `calls`."""
+    namespace: dict[str, object] = {"__name__": "worker"}
+    exec(compile((case / "after.py").read_bytes(), "worker.py", "exec"), namespace)
+    [original] = [
+        value
+        for value in namespace.values()
+        if isinstance(value, type) and any(name.startswith("forward_batch_") for name in vars(value))
+    ]
+
+    def phase(name: str):
+        def call(*args, **kwargs):
+            if not calls or calls[-1] != PHASES[name]:  # the first releases draft step by step
+                calls.append(PHASES[name])
+            return (MagicMock(),) * TUPLES.get((case.name, PHASES[name]), 0) or MagicMock()
+
+        return call
+
+    methods = {name: staticmethod(phase(name)) for name in PHASES}
+    drafter = type("Drafter", (MagicMock,), methods)()
+    worker = type(
+        original.__name__,
+        (original,),
+        {
+            **methods,
+            "draft_worker": drafter,
+            "speculative_num_steps": 2,
+            "pp_size": 1,
+            "server_args": MagicMock(speculative_num_steps=2),
+            "__getattr__": lambda self, name: self.__dict__.setdefault(name, MagicMock()),
+        },
+    )()
+    batch = MagicMock(is_extend_in_batch=False)
+    batch.spec_info.is_verify_input.return_value = False
+    batch.spec_info.verified_id.shape = (1,)
+    batch.forward_mode.is_decode.return_value = decode
+    batch.forward_mode.is_extend.return_value = not decode
+    batch.forward_mode.is_idle.return_value = False
+    entry = next(name for name in vars(original) if name.startswith("forward_batch_"))
+    getattr(worker, entry)(batch)
+
+
+# How many values the phase of a skeleton returns, where it is not one.
+TUPLES = {
+    ("a-0.4.1.post4-draft-loop-and-nameless-verify", "verify"): 5,
+    ("b-0.4.1.post5-counts-as-a-name", "verify"): 6,
+    ("c-0.4.2.post2-annotated-draft", "verify"): 6,
+    ("e-0.4.4.post2-docstring-and-idle-branch", "draft"): 2,
+    ("e-0.4.4.post2-docstring-and-idle-branch", "verify"): 3,
+    ("h-0.4.8-decode-in-else", "verify"): 4,
+    ("l-0.5.9-three-contexts-in-one-with", "verify"): 4,
+    ("m-0.5.12-tracing-between-phases-and-adaptive-hook", "verify"): 3,
+    ("F-0.5.12-frozen-straight-line", "verify"): 3,
+}
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_marks_come_in_order_around_the_phases(case, install):
+    recorder = Recorder()
+    install(ProbeModule(recorder))
+    run(case, recorder.calls, decode=True)
+    inside_verify = case.name.startswith("A-")
+    assert recorder.calls == [call for call in ORDER if not (inside_verify and call in ("extend", 3))]
+    assert (recorder.output is None) is case.name.startswith("a-0.4.1.post4")
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_prefill_only_enters(case, install):
+    recorder = Recorder()
+    install(ProbeModule(recorder))
+    run(case, recorder.calls, decode=False)
+    assert recorder.calls == ["enter"]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_switched_off_it_costs_one_attribute_test_a_cycle(case, install):
+    module = ProbeModule(None)
+    install(module)
+    calls: list[object] = []
+    run(case, calls, decode=True)
+    assert calls[:2] == ["draft", "verify"]
+    assert module.looked == 1
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_worker_whose_probe_file_is_gone_still_runs(case, install):
+    install(None)
+    calls: list[object] = []
+    run(case, calls, decode=True)
+    assert calls[:2] == ["draft", "verify"]
