@@ -39,16 +39,44 @@ def _request(command: str, host: str | None, inventory: str | None, check: bool,
     return Request(command, PROJECT, host=host, inventory=inventory, check=check, **more)
 
 
-@task(help={**COMMON, **TAKEOVER, "steps": "draft steps (else the inventory's)", "tokens": "length of the profiled request", "patch": "a folder under patches/"})
-def deploy_profiling(c: Context, host=None, steps=None, tokens="1000", patch="eagle3-profile", takeover=False, check=False, json=False, debug=False, inventory=None):  # type: ignore[no-untyped-def]
+@task(
+    help={
+        **COMMON,
+        **TAKEOVER,
+        "steps": "draft steps (else the inventory's)",
+        "tokens": "length of the profiled request",
+        "patch": "a folder under patches/",
+    }
+)
+def deploy_profiling(
+    c: Context,
+    host=None,
+    steps=None,
+    tokens="1000",
+    patch="eagle3-profile",
+    takeover=False,
+    check=False,
+    json=False,
+    debug=False,
+    inventory=None,
+):  # type: ignore[no-untyped-def]
     """Patch the EAGLE worker, start the server with the probe, drive it, bring the profile home."""
 
     def work(outcome: Any, say: Any) -> None:
         from eaglelab.commands.options import one_step, whole
         from eaglelab.commands.play import play
 
-        chosen = {"patch": patch, "tokens": whole(tokens, "--tokens", least=32), **({"steps": one_step(steps)} if steps else {})}
-        play(_request("deploy-profiling", host, inventory, check, takeover=takeover, vars=chosen), "deploy-profiling", outcome, say)
+        chosen = {
+            "patch": patch,
+            "tokens": whole(tokens, "--tokens", least=32),
+            **({"steps": one_step(steps)} if steps else {}),
+        }
+        play(
+            _request("deploy-profiling", host, inventory, check, takeover=takeover, vars=chosen),
+            "deploy-profiling",
+            outcome,
+            say,
+        )
 
     _run(work, json, debug)
 
@@ -66,7 +94,22 @@ def deploy_profiling(c: Context, host=None, steps=None, tokens="1000", patch="ea
         "temperature": "sampling temperature",
     }
 )
-def bench(c: Context, steps="2", host=None, baseline=False, keep=False, num_prompts="6", output_len="256", warmup="1", temperature="0", takeover=False, check=False, json=False, debug=False, inventory=None):  # type: ignore[no-untyped-def]
+def bench(
+    c: Context,
+    steps="2",
+    host=None,
+    baseline=False,
+    keep=False,
+    num_prompts="6",
+    output_len="256",
+    warmup="1",
+    temperature="0",
+    takeover=False,
+    check=False,
+    json=False,
+    debug=False,
+    inventory=None,
+):  # type: ignore[no-untyped-def]
     """Measure throughput, latency and phases for the named step counts."""
 
     def work(outcome: Any, say: Any) -> None:
@@ -98,15 +141,46 @@ def rollback(c: Context, host=None, check=False, json=False, debug=False, invent
     _run(work, json, debug)
 
 
-@task(help={**COMMON, **TAKEOVER, "file": "playbook: a file, or a name under playbooks/", "var": "NAME=VALUE for one of its variables; may be repeated", "tags": "only tasks with one of these tags", "skip_tags": "no tasks with one of these"}, iterable=["var"])
-def play(c: Context, file, var=(), tags="", skip_tags="", host=None, takeover=False, check=False, json=False, debug=False, inventory=None):  # type: ignore[no-untyped-def]
+@task(
+    help={
+        **COMMON,
+        **TAKEOVER,
+        "file": "playbook: a file, or a name under playbooks/",
+        "var": "NAME=VALUE for one of its variables; may be repeated",
+        "tags": "only tasks with one of these tags",
+        "skip_tags": "no tasks with one of these",
+    },
+    iterable=["var"],
+)
+def play(
+    c: Context,
+    file,
+    var=(),
+    tags="",
+    skip_tags="",
+    host=None,
+    takeover=False,
+    check=False,
+    json=False,
+    debug=False,
+    inventory=None,
+):  # type: ignore[no-untyped-def]
     """Run any playbook."""
 
     def work(outcome: Any, say: Any) -> None:
         from eaglelab.commands.options import assignments, words
         from eaglelab.commands.play import play as run
 
-        request = _request("play", host, inventory, check, takeover=takeover, vars=assignments(var), tags=words(tags), skip_tags=words(skip_tags))
+        request = _request(
+            "play",
+            host,
+            inventory,
+            check,
+            takeover=takeover,
+            vars=assignments(var),
+            tags=words(tags),
+            skip_tags=words(skip_tags),
+        )
         run(request, file, outcome, say)
 
     _run(work, json, debug)
@@ -161,7 +235,13 @@ def stop(c: Context, host=None, check=False, json=False, debug=False, inventory=
     _run(work, json, debug)
 
 
-@task(help={**PLAIN, "log": "a server log of any release (gzip too)", "run": "a run under logs/ (else the newest with a profile)"})
+@task(
+    help={
+        **PLAIN,
+        "log": "a server log of any release (gzip too)",
+        "run": "a run under logs/ (else the newest with a profile)",
+    }
+)
 def report(c: Context, log=None, run=None, json=False, debug=False):  # type: ignore[no-untyped-def]
     """Show a run's profile again, or what any server log says."""
 
@@ -173,7 +253,14 @@ def report(c: Context, log=None, run=None, json=False, debug=False):  # type: ig
     _run(work, json, debug)
 
 
-@task(help={**PLAIN, "file": "a local copy of a worker", "out": "write the patched file here", "patch": "a folder under patches/"})
+@task(
+    help={
+        **PLAIN,
+        "file": "a local copy of a worker",
+        "out": "write the patched file here",
+        "patch": "a folder under patches/",
+    }
+)
 def patch_check(c: Context, file=None, out=None, patch="eagle3-profile", json=False, debug=False):  # type: ignore[no-untyped-def]
     """Plan the patch for a local copy of a worker: anchors, diff, and whether it applies."""
 
@@ -185,7 +272,16 @@ def patch_check(c: Context, file=None, out=None, patch="eagle3-profile", json=Fa
     _run(work, json, debug)
 
 
-@task(help={**PLAIN, "sglang": "release to install there", "load_seconds": "how long its server loads", "clock_rate": "how much faster than wall time the simulated GPU's clock runs", "model": "costs and acceptance (YAML), else the built-in ones", "port": "of its SSH server, else a free one"})
+@task(
+    help={
+        **PLAIN,
+        "sglang": "release to install there",
+        "load_seconds": "how long its server loads",
+        "clock_rate": "how much faster than wall time the simulated GPU's clock runs",
+        "model": "costs and acceptance (YAML), else the built-in ones",
+        "port": "of its SSH server, else a free one",
+    }
+)
 def lab_up(c: Context, sglang="0.5.9", load_seconds="3", clock_rate="5", model=None, port="0", json=False, debug=False):  # type: ignore[no-untyped-def]
     """Bring the embedded lab up: host `sim`, with a simulated GPU."""
 
@@ -215,7 +311,7 @@ def lab_down(c: Context, json=False, debug=False):  # type: ignore[no-untyped-de
     def work(outcome: Any, say: Any) -> None:
         from eaglelab.commands.lab import lab_down as down
 
-        down(PROJECT, outcome, say)
+        down(PROJECT, say)
 
     _run(work, json, debug)
 

@@ -33,16 +33,16 @@ class Bundle:
     masker: Masker = field(default_factory=Masker)
     clock: Callable[[], float] = time.time
 
-    def open(self) -> None:
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise HostError(f"cannot make the bundle's folder: {error.strerror}", where=str(self.folder), hint="the host was not touched") from error
-
     def path(self, name: str) -> Path:
-        """Where file `name` of the bundle is; its folder exists."""
+        """Where file `name` of the bundle is; its folder exists. Raises HostError where it cannot be made."""
         path = self.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            what = f"the bundle's folder cannot be made: {error.strerror}"
+            raise HostError(
+                what, where=str(path.parent), hint="make room or give rights there, then run again"
+            ) from error
         return path
 
     def text(self, name: str, content: str) -> Path:
@@ -63,6 +63,14 @@ class Bundle:
 
     def event(self, task: str, action: str, state: str, **more: Any) -> None:
         """One line of events.jsonl: what was done, when, and how it ended."""
-        line = {"time": round(self.clock(), 3), "run": self.run, "host": self.host, "task": task, "action": action, "state": state, **more}
+        line = {
+            "time": round(self.clock(), 3),
+            "run": self.run,
+            "host": self.host,
+            "task": task,
+            "action": action,
+            "state": state,
+            **more,
+        }
         with self.path("events.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(self.masker.mapping(line), default=str) + "\n")

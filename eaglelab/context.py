@@ -77,14 +77,22 @@ class Context:
     def facts(self) -> dict[str, Any]:
         """What `doctor` read. Raises HostError in a playbook that did not ask it."""
         if self.found.facts is None:
-            raise HostError("nothing is known of this host yet", where=self.host.name, hint="put the action `doctor` first in the playbook")
+            raise HostError(
+                "nothing is known of this host yet",
+                where=self.host.name,
+                hint="put the action `doctor` first in the playbook",
+            )
         return self.found.facts
 
     @property
     def spec(self) -> PatchSpec:
         """The patch that `plan` read. Raises HostError in a playbook without it."""
         if self.found.spec is None:
-            raise HostError("no patch is planned yet", where=self.host.name, hint="put the action `plan` before this one in the playbook")
+            raise HostError(
+                "no patch is planned yet",
+                where=self.host.name,
+                hint="put the action `plan` before this one in the playbook",
+            )
         return self.found.spec
 
     @property

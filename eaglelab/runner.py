@@ -36,7 +36,9 @@ class Runner:
         try:
             self._entries(playbook.tasks)
         except KeyboardInterrupt as error:
-            raise Interrupted("interrupted", where=self.context.host.name, hint=f"invoke status --host {self.context.host.name}") from error
+            raise Interrupted(
+                "interrupted", where=self.context.host.name, hint=f"invoke status --host {self.context.host.name}"
+            ) from error
         return self.results
 
     def _entries(self, entries: Sequence[Entry]) -> None:
@@ -63,7 +65,9 @@ class Runner:
         except (EaglelabError, KeyboardInterrupt) as error:
             if not block.rescue:
                 raise
-            failure = error if isinstance(error, EaglelabError) else Interrupted("interrupted", where=self.context.host.name)
+            failure = (
+                error if isinstance(error, EaglelabError) else Interrupted("interrupted", where=self.context.host.name)
+            )
             self._rescue(block, failure)
         finally:
             self._entries(block.always)
@@ -88,7 +92,9 @@ class Runner:
     def _attention(self, failure: EaglelabError, error: EaglelabError) -> AttentionError:
         host = self.context.host.name
         hint = error.hint if isinstance(error, AttentionError) else f"invoke rollback --host {host}"
-        return AttentionError(f"{failure.what}; then putting things back failed too: {error.what}", where=host, hint=hint)
+        return AttentionError(
+            f"{failure.what}; then putting things back failed too: {error.what}", where=host, hint=hint
+        )
 
     def _task(self, task: ActionTask) -> None:
         context, action = self.context, self.actions[task.action]
@@ -116,7 +122,11 @@ class Runner:
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(str(part) for part in first["loc"])
-            raise InputError(f"{task.action}: {place}: {first['msg']}", where=task.where, hint="see the variables that this task uses") from error
+            raise InputError(
+                f"{task.action}: {place}: {first['msg']}",
+                where=task.where,
+                hint="see the variables that this task uses",
+            ) from error
 
     def _attempts(self, task: ActionTask) -> tenacity.Retrying:
         return tenacity.Retrying(

@@ -29,7 +29,7 @@ class Say:
     @classmethod
     def on(cls, *, json: bool) -> Say:
         """For a command line: stdout belongs to the one JSON line where `--json` asks for it."""
-        return cls(Console(file=sys.stderr if json else sys.stdout, highlight=False, soft_wrap=True))
+        return cls(Console(file=sys.stderr if json else sys.stdout, highlight=False))
 
     def for_host(self, name: str) -> Say:
         return Say(self.console, f"{name}: ", self._clock)
@@ -37,7 +37,7 @@ class Say:
     def line(self, text: str, style: str = "") -> None:
         """One line (or several) that stays."""
         self.settle()
-        self.console.print(Text(self._prefix + text, style=style))
+        self.console.print(Text(self._prefix + text, style=style), soft_wrap=True)
 
     def show(self, renderable: RenderableType) -> None:
         """A table, a diff or another picture."""
@@ -53,7 +53,7 @@ class Say:
             self._status.update(Text(self._prefix + text))
         elif self._clock() - self._said_at >= _QUIET_S:
             self._said_at = self._clock()
-            self.console.print(Text(f"{self._prefix}  ... {text}", style="dim"))
+            self.console.print(Text(f"{self._prefix}  ... {text}", style="dim"), soft_wrap=True)
 
     def settle(self) -> None:
         """Ends the redrawn line, so that what follows stands below it."""

@@ -17,6 +17,22 @@ from eaglelab.actions.wait import WAIT
 
 __all__ = ["ACTIONS"]
 
-_ALL = (DOCTOR, PLAN, BACKUP, PATCH, CHECK_SERVER, STOP, START, WAIT, GENERATE, MEASURE, PROVE, FETCH_LOGS, REPORT, ROLLBACK, FAIL)
+_ALL = (
+    DOCTOR,
+    PLAN,
+    BACKUP,
+    PATCH,
+    CHECK_SERVER,
+    STOP,
+    START,
+    WAIT,
+    GENERATE,
+    MEASURE,
+    PROVE,
+    FETCH_LOGS,
+    REPORT,
+    ROLLBACK,
+    FAIL,
+)
 
 ACTIONS: Mapping[str, Action] = MappingProxyType({action.name: action for action in _ALL})

@@ -27,7 +27,13 @@ def _run(context: Context, args: DoctorArguments) -> dict[str, Any]:
     host = context.host
     targets = [target.path for target in load_patch(find_patch(context.options.project, args.patch)).targets]
     facts = context.client.call(
-        "facts", silence=90, python=host.python, sglang=host.sglang, targets=targets, port=host.server.port, log=host.log
+        "facts",
+        silence=90,
+        python=host.python,
+        sglang=host.sglang,
+        targets=targets,
+        port=host.server.port,
+        log=host.log,
     )
     context.found.facts = facts
     context.found.log = LogMark(facts["log"], facts["log_size"])
@@ -56,12 +62,20 @@ def _check(context: Context, facts: dict[str, Any], args: DoctorArguments) -> No
         )
     for name, free in facts["disk_free"].items():
         if free < _NEEDED_DISK:
-            raise HostError(f"only {free >> 20} MiB of disk are free ({name})", where=where, hint="free some space there; nothing was changed")
+            raise HostError(
+                f"only {free >> 20} MiB of disk are free ({name})",
+                where=where,
+                hint="free some space there; nothing was changed",
+            )
     holder = facts["port_holder"]
     if holder and not facts["port_is_ours"]:
         what = f"port {context.port} is taken by a server that eaglelab did not start: pid {holder['pid']} of {holder['user']}: {holder['command']}"
         if args.require_free_port and not context.options.takeover:
-            raise HostError(what, where=where, hint="stop it yourself, set another `server.port` in inventory.yaml, or take it over: --takeover")
+            raise HostError(
+                what,
+                where=where,
+                hint="stop it yourself, set another `server.port` in inventory.yaml, or take it over: --takeover",
+            )
         context.say.line(f"  {what}", style="yellow")
 
 

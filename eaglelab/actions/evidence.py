@@ -92,10 +92,16 @@ class ReportArguments(Arguments):
 
 
 def _report(context: Context, args: ReportArguments) -> dict[str, Any]:
-    lines = [line for path in sorted((context.bundle.folder / args.folder).glob("probe/*.jsonl")) for line in path.read_bytes().splitlines()]
+    lines = [
+        line
+        for path in sorted((context.bundle.folder / args.folder).glob("probe/*.jsonl"))
+        for line in path.read_bytes().splitlines()
+    ]
     profile = summarise(read_records(lines), simulated=context.simulated)
     if not any(setting.cycles for setting in profile.settings):
-        raise HostError("the probe wrote no timed cycle", where=context.host.name, hint="see server.log and probe/ in the bundle")
+        raise HostError(
+            "the probe wrote no timed cycle", where=context.host.name, hint="see server.log and probe/ in the bundle"
+        )
     document = profile.to_json()
     context.bundle.json(str(PurePosixPath(args.folder) / "profile.json"), document)
     context.say.show(profile_table(profile))
@@ -110,6 +116,14 @@ def _would(what: str) -> Any:
     return preview
 
 
-PROVE = Action("prove", NoArguments, "see in the log that the patched code ran", _prove, _would("whether the probe runs"))
-FETCH_LOGS = Action("fetch_logs", FetchArguments, "bring home the server's log and the probe's records", _fetch_logs, _would("what there is to fetch"))
+PROVE = Action(
+    "prove", NoArguments, "see in the log that the patched code ran", _prove, _would("whether the probe runs")
+)
+FETCH_LOGS = Action(
+    "fetch_logs",
+    FetchArguments,
+    "bring home the server's log and the probe's records",
+    _fetch_logs,
+    _would("what there is to fetch"),
+)
 REPORT = Action("report", ReportArguments, "make the profile and show it", _report, _would("the profile"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -49,9 +50,20 @@ def _ask(context: Context, text: str, rid: str, tokens: int, temperature: float,
     def news(beat: Mapping[str, Any]) -> None:
         context.say.progress(f"{beat['tokens']} of {tokens} tokens")
 
-    body = {"text": text, "rid": rid, "sampling_params": {"max_new_tokens": tokens, "temperature": temperature, "ignore_eos": True}}
+    body = {
+        "text": text,
+        "rid": rid,
+        "sampling_params": {"max_new_tokens": tokens, "temperature": temperature, "ignore_eos": True},
+    }
     return context.client.call(
-        "generate", silence=silence + 20, news=news, host=context.server_address, port=context.port, body=body, key=context.api_key, timeout=silence
+        "generate",
+        silence=silence + 20,
+        news=news,
+        host=context.server_address,
+        port=context.port,
+        body=body,
+        key=context.api_key,
+        timeout=silence,
     )
 
 
@@ -63,7 +75,7 @@ def to_sample(answer: Mapping[str, Any], clock_rate: float) -> RequestSample:
         tokens=meta["completion_tokens"],
         ttft_s=times[0],
         e2e_s=times[-1],
-        itl_s=tuple(after - before for before, after in zip(times, times[1:], strict=False)),
+        itl_s=tuple(after - before for before, after in itertools.pairwise(times)),
         verifies=meta.get("spec_verify_ct") or None,
     )
 
@@ -75,14 +87,27 @@ def _flush_probe(context: Context) -> None:
 
 
 def _generate(context: Context, args: GenerateArguments) -> dict[str, Any]:
-    answer = _ask(context, args.prompt or prompt(0), f"eaglelab-{context.run}", args.max_new_tokens, args.temperature, args.silence)
+    answer = _ask(
+        context,
+        args.prompt or prompt(0),
+        f"eaglelab-{context.run}",
+        args.max_new_tokens,
+        args.temperature,
+        args.silence,
+    )
     context.bundle.json("generate.json", answer)
     sample = to_sample(answer, context.clock_rate)
     if sample.tokens < args.max_new_tokens:
-        raise HostError(f"only {sample.tokens} of {args.max_new_tokens} tokens came back ({json.dumps(answer['meta_info'].get('finish_reason'))})", where=context.host.name, hint="see generate.json in the bundle")
+        raise HostError(
+            f"only {sample.tokens} of {args.max_new_tokens} tokens came back ({json.dumps(answer['meta_info'].get('finish_reason'))})",
+            where=context.host.name,
+            hint="see generate.json in the bundle",
+        )
     _flush_probe(context)
     label = f" ({context.simulated})" if context.simulated else ""
-    context.say.line(f"  {sample.tokens} tokens in {sample.e2e_s:.2f} s: {sample.tokens / sample.e2e_s:.1f} tok/s, first token after {sample.ttft_s * 1000:.0f} ms{label}")
+    context.say.line(
+        f"  {sample.tokens} tokens in {sample.e2e_s:.2f} s: {sample.tokens / sample.e2e_s:.1f} tok/s, first token after {sample.ttft_s * 1000:.0f} ms{label}"
+    )
     return {"tokens": sample.tokens, "seconds": round(sample.e2e_s, 3), "tok_s": round(sample.tokens / sample.e2e_s, 2)}
 
 
@@ -90,7 +115,14 @@ def _measure(context: Context, args: MeasureArguments) -> dict[str, Any]:
     steps = context.found.steps
     for number in range(args.warmup):
         context.say.progress(f"warm-up {number + 1} of {args.warmup}")
-        _ask(context, prompt(-1 - number), f"{UNMEASURED}-warm-up-{number}-{context.run}", args.output_len, args.temperature, args.silence)
+        _ask(
+            context,
+            prompt(-1 - number),
+            f"{UNMEASURED}-warm-up-{number}-{context.run}",
+            args.output_len,
+            args.temperature,
+            args.silence,
+        )
     rounds = ("off", "on") if args.probed else ("off",)
     samples: dict[str, list[RequestSample]] = {name: [] for name in rounds}
     for number in range(args.num_prompts):
@@ -103,13 +135,22 @@ def _measure(context: Context, args: MeasureArguments) -> dict[str, Any]:
             samples[name].append(to_sample(answer, context.clock_rate))
     if args.probed:
         _flush_probe(context)
-    results = {name: BenchResult(steps=steps, batch=1, requests=found, profiled=name == "on") for name, found in samples.items()}
+    results = {
+        name: BenchResult(steps=steps, batch=1, requests=found, profiled=name == "on")
+        for name, found in samples.items()
+    }
     context.found.bench.extend(results.values())
     summaries = {name: summarise_bench(measured) for name, measured in results.items()}
     result = {name: summary.to_json() for name, summary in summaries.items()}
-    context.bundle.json(f"bench-k{steps}.json", {"definitions": BENCH_DEFINITIONS, "simulated": context.simulated, **result})
+    context.bundle.json(
+        f"bench-k{steps}.json", {"definitions": BENCH_DEFINITIONS, "simulated": context.simulated, **result}
+    )
     rate = summaries["off"].tok_s
-    context.say.line(f"  {args.num_prompts} requests of {args.output_len} tokens: {rate.mean:.1f} tok/s" if rate else "  no request gave a token")
+    context.say.line(
+        f"  {args.num_prompts} requests of {args.output_len} tokens: {rate.mean:.1f} tok/s"
+        if rate
+        else "  no request gave a token"
+    )
     return {"steps": steps, **result}
 
 
@@ -119,9 +160,16 @@ def _generate_preview(context: Context, args: GenerateArguments) -> dict[str, An
 
 
 def _measure_preview(context: Context, args: MeasureArguments) -> dict[str, Any]:
-    context.say.line(f"  would send {args.num_prompts} requests of {args.output_len} tokens" + (", each with and without the probe" if args.probed else ""))
+    context.say.line(
+        f"  would send {args.num_prompts} requests of {args.output_len} tokens"
+        + (", each with and without the probe" if args.probed else "")
+    )
     return {}
 
 
-GENERATE = Action("generate", GenerateArguments, "one request, streamed and timed on the host", _generate, _generate_preview)
-MEASURE = Action("measure", MeasureArguments, "a series of requests, with and without the probe in turn", _measure, _measure_preview)
+GENERATE = Action(
+    "generate", GenerateArguments, "one request, streamed and timed on the host", _generate, _generate_preview
+)
+MEASURE = Action(
+    "measure", MeasureArguments, "a series of requests, with and without the probe in turn", _measure, _measure_preview
+)

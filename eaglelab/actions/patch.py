@@ -6,6 +6,7 @@ import getpass
 import hashlib
 import posixpath
 import socket
+from collections.abc import Mapping
 from typing import Any
 
 from eaglelab.actions.base import Action, NoArguments
@@ -34,56 +35,66 @@ def _existing(context: Context, path: str) -> dict[str, Any] | None:
         raise
 
 
+def _module_entry(context: Context, path: str, data: bytes) -> dict[str, Any]:
+    """The manifest's entry for a file that the patch brings along."""
+    found = _existing(context, path)
+    known = {entry["path"]: entry for entry in (context.facts["manifest"] or {"files": []})["files"]}
+    digest = found["sha256"] if found else None
+    # A module that an earlier run of ours put there has no original; anything else under that name is somebody's.
+    original = known[path]["original"] if path in known else digest
+    owner = found or context.facts["files"][next(iter(context.facts["files"]))]
+    return _entry(path, owner, found=digest, original=original, patched=hashlib.sha256(data).hexdigest())
+
+
+def _entry(path: str, owner: Mapping[str, Any], **digests: str | None) -> dict[str, Any]:
+    return {"path": path, **digests, **{key: owner[key] for key in ("mode", "uid", "gid")}}
+
+
+def _sized(contents: Mapping[str, bytes]) -> list[dict[str, Any]]:
+    """What the agent needs to take the joined bytes apart again."""
+    return [
+        {"path": path, "size": len(data), "sha256": hashlib.sha256(data).hexdigest()} for path, data in contents.items()
+    ]
+
+
 def _backup(context: Context, _: NoArguments) -> dict[str, Any]:
-    facts, spec = context.facts, context.spec
-    by_path = {found["path"]: found for found in facts["files"].values()}
-    owner = by_path[context.found.plans[0].path]
-    known = {entry["path"]: entry for entry in (facts["manifest"] or {"files": []})["files"]}
-    files = []
-    for path, data in _module_paths(context).items():
-        found = _existing(context, path)
-        sha = found["sha256"] if found else None
-        # A module of an earlier run of ours has no original; anything else under that name is somebody's file.
-        original = known[path]["original"] if path in known else sha
-        files.append(
-            {"path": path, "found": sha, "original": original, "patched": hashlib.sha256(data).hexdigest()}
-            | {key: (found or owner)[key] for key in ("mode", "uid", "gid")}
-        )
-    unknown = []  # patched by us, and no manifest there remembers it: the original comes from here
+    owners = {found["path"]: found for found in context.facts["files"].values()}
+    files = [_module_entry(context, path, data) for path, data in _module_paths(context).items()]
     for plan in context.found.plans:
-        file = by_path[plan.path]
-        files.append(
-            {"path": plan.path, "found": plan.found_sha256, "original": plan.original_sha256, "patched": plan.patched_sha256}
-            | {key: file[key] for key in ("mode", "uid", "gid")}
-        )
-        if plan.found != plan.original:
-            unknown.append({"path": plan.path, "size": len(plan.original), "sha256": plan.original_sha256, "data": plan.original})
+        digests = {"found": plan.found_sha256, "original": plan.original_sha256, "patched": plan.patched_sha256}
+        files.append(_entry(plan.path, owners[plan.path], **digests))
+    # Patched by us, and perhaps no manifest there remembers it: then the original comes from here.
+    originals = {plan.path: plan.original for plan in context.found.plans if plan.found != plan.original}
     manifest = context.client.call(
         "backup",
-        b"".join(item["data"] for item in unknown),
+        b"".join(originals.values()),
         run=context.run,
-        patch=f"{spec.id} {spec.version}",
+        patch=f"{context.spec.id} {context.spec.version}",
         by=operator(),
         files=files,
-        originals=[{key: item[key] for key in ("path", "size", "sha256")} for item in unknown],
+        originals=_sized(originals),
     )
     context.bundle.json("manifest.json", manifest)
-    context.say.line(f"  originals are in {facts['state']}/objects on the host")
+    context.say.line(f"  originals are in {context.facts['state']}/objects on the host")
     return {"files": [entry["path"] for entry in manifest["files"]]}
 
 
 def _backup_preview(context: Context, _: NoArguments) -> dict[str, Any]:
     paths = [plan.path for plan in context.found.plans]
-    context.say.line(f"  would store the originals of {', '.join(paths)} in {context.facts['state']}/objects on the host")
+    context.say.line(
+        f"  would store the originals of {', '.join(paths)} in {context.facts['state']}/objects on the host"
+    )
     return {"files": paths}
 
 
 def _patch(context: Context, _: NoArguments) -> dict[str, Any]:
     contents = _module_paths(context) | {plan.path: plan.patched for plan in context.found.plans}
-    files = [{"path": path, "size": len(data), "sha256": hashlib.sha256(data).hexdigest()} for path, data in contents.items()]
-    done = context.client.call("apply", b"".join(contents.values()), run=context.run, files=files)["files"]
+    answer = context.client.call("apply", b"".join(contents.values()), run=context.run, files=_sized(contents))
+    done = answer["files"]
     changed = [change["path"] for change in done if change["changed"]]
-    context.say.line(f"  {len(changed)} of {len(done)} files changed" if changed else "  already in place: nothing changed")
+    context.say.line(
+        f"  {len(changed)} of {len(done)} files changed" if changed else "  already in place: nothing changed"
+    )
     return {"changed": changed, "files": done}
 
 
@@ -93,5 +104,7 @@ def _patch_preview(context: Context, _: NoArguments) -> dict[str, Any]:
     return {"changed": changes}
 
 
-BACKUP = Action("backup", NoArguments, "store the originals on the host and name them in its manifest", _backup, _backup_preview)
+BACKUP = Action(
+    "backup", NoArguments, "store the originals on the host and name them in its manifest", _backup, _backup_preview
+)
 PATCH = Action("patch", NoArguments, "swap in the planned files, all of them or none", _patch, _patch_preview)

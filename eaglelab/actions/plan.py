@@ -26,18 +26,32 @@ class PlanArguments(Arguments):
 def _run(context: Context, args: PlanArguments) -> dict[str, Any]:
     folder = find_patch(context.options.project, args.patch)
     spec = load_patch(folder)
-    plans = tuple(_plan_one(context, spec, found["path"]) for target, found in context.facts["files"].items() if target in {t.path for t in spec.targets})
+    plans = tuple(
+        _plan_one(context, spec, found["path"])
+        for target, found in context.facts["files"].items()
+        if target in {t.path for t in spec.targets}
+    )
     if not plans:
-        raise HostError(f"none of the files that {spec.id} patches is on this host", where=context.host.name, hint="see `targets` in its patch.yaml")
+        raise HostError(
+            f"none of the files that {spec.id} patches is on this host",
+            where=context.host.name,
+            hint="see `targets` in its patch.yaml",
+        )
     context.found.spec, context.found.plans = spec, plans
     context.found.modules = {module.to: (folder / module.source).read_bytes() for module in spec.modules}
     context.found.diff = "".join(plan.diff() for plan in plans)
     context.bundle.text("patch.diff", context.found.diff)
-    context.bundle.json("plan.json", {"patch": spec.id, "version": spec.version, "files": [_describe(plan) for plan in plans]})
+    context.bundle.json(
+        "plan.json", {"patch": spec.id, "version": spec.version, "files": [_describe(plan) for plan in plans]}
+    )
     changes = [plan for plan in plans if plan.state == "patch"]
     for plan in plans:
         lines = ", ".join(f"{edit.place} {edit.line}" for edit in plan.edits)
-        state = "already patched" if plan.state == "already" else f"{sum(len(edit.text) for edit in plan.edits)} lines to insert"
+        state = (
+            "already patched"
+            if plan.state == "already"
+            else f"{sum(len(edit.text) for edit in plan.edits)} lines to insert"
+        )
         context.say.line(f"  {PurePosixPath(plan.path).name} ({plan.worker_class}): {state}; anchors at {lines}")
     if context.options.check and context.found.diff:
         context.say.show(Syntax(context.found.diff, "diff", background_color="default"))
@@ -66,7 +80,12 @@ def _describe(plan: FilePlan) -> dict[str, Any]:
         "original_sha256": plan.original_sha256,
         "patched_sha256": plan.patched_sha256,
         "edits": [
-            {"place": edit.place, "line": edit.line, "anchor": edit.anchor.decode(errors="replace"), "text": [row.decode() for row in edit.text]}
+            {
+                "place": edit.place,
+                "line": edit.line,
+                "anchor": edit.anchor.decode(errors="replace"),
+                "text": [row.decode() for row in edit.text],
+            }
             for edit in plan.edits
         ],
         "notes": list(plan.notes),

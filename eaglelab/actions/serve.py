@@ -69,7 +69,11 @@ def _check_server(context: Context, args: SettingArguments) -> dict[str, Any]:
 
 def _follow(context: Context, record: dict[str, Any]) -> None:
     """From here on, what the running server adds to its log and to the probe's files belongs to this run."""
-    context.found.log, context.found.steps, context.found.started = _end_of(context, record["log"]), record["steps"], False
+    context.found.log, context.found.steps, context.found.started = (
+        _end_of(context, record["log"]),
+        record["steps"],
+        False,
+    )
     context.found.probe_folder = record.get("probe_folder")
     if context.found.probe_folder:
         paths = context.client.call("list", pattern=f"{context.found.probe_folder}/*.jsonl")["paths"]
@@ -85,7 +89,10 @@ def _start(context: Context, args: SettingArguments) -> dict[str, Any]:
     setting = args.setting(context)
     command, env = setting.command(host, context.api_key), setting.environment(host)
     masker = context.bundle.masker
-    context.bundle.json("server.json", {"command": masker.argv(command), "env": env, "log": context.facts["log"], "steps": setting.steps})
+    context.bundle.json(
+        "server.json",
+        {"command": masker.argv(command), "env": env, "log": context.facts["log"], "steps": setting.steps},
+    )
     record = context.client.call(
         "start",
         silence=60,
@@ -95,7 +102,12 @@ def _start(context: Context, args: SettingArguments) -> dict[str, Any]:
         log=context.facts["log"],
         port=context.port,
         cwd=context.facts["home"],
-        about={"fingerprint": setting.fingerprint(host, _files(context)), "steps": setting.steps, "profile": args.profile, "probe_folder": setting.probe_folder},
+        about={
+            "fingerprint": setting.fingerprint(host, _files(context)),
+            "steps": setting.steps,
+            "profile": args.profile,
+            "probe_folder": setting.probe_folder,
+        },
     )
     context.found.log = LogMark(record["log"], record["log_offset"])
     context.found.probe_folder, context.found.probe = setting.probe_folder, ()
@@ -106,8 +118,13 @@ def _start(context: Context, args: SettingArguments) -> dict[str, Any]:
 
 def _start_preview(context: Context, args: SettingArguments) -> dict[str, Any]:
     setting = args.setting(context)
-    env = " ".join(f"{name}={shlex.quote(value)}" for name, value in context.bundle.masker.mapping(setting.environment(context.host)).items())
-    context.say.line(f"  would start: {env} {shlex.join(context.bundle.masker.argv(setting.command(context.host, context.api_key)))}")
+    env = " ".join(
+        f"{name}={shlex.quote(value)}"
+        for name, value in context.bundle.masker.mapping(setting.environment(context.host)).items()
+    )
+    context.say.line(
+        f"  would start: {env} {shlex.join(context.bundle.masker.argv(setting.command(context.host, context.api_key)))}"
+    )
     return {"steps": setting.steps}
 
 
@@ -119,7 +136,9 @@ def _stop(context: Context, args: StopArguments) -> dict[str, Any]:
         _take_over(context, args)
     result = context.client.call("stop", silence=90, news=news, run=context.run, grace=args.grace)
     if result["stopped"]:
-        context.say.line(f"  {len(result['stopped'])} processes ended after {result['seconds']:.1f} s ({result['how'].upper()}); port and GPU are free")
+        context.say.line(
+            f"  {len(result['stopped'])} processes ended after {result['seconds']:.1f} s ({result['how'].upper()}); port and GPU are free"
+        )
     else:
         context.say.line("  no server of ours is running")
     return result
@@ -131,18 +150,29 @@ def _take_over(context: Context, args: StopArguments) -> None:
         taken = context.client.call("stop_foreign", silence=90, run=context.run, port=context.port, grace=args.grace)
         if taken["stopped"]:
             context.bundle.json("taken-over.json", taken["holder"])
-            context.say.line(f"  took over port {context.port}: ended pid {taken['holder']['pid']}: {taken['holder']['command']}", style="yellow")
+            context.say.line(
+                f"  took over port {context.port}: ended pid {taken['holder']['pid']}: {taken['holder']['command']}",
+                style="yellow",
+            )
 
 
 def _stop_preview(context: Context, _: StopArguments) -> dict[str, Any]:
     members = context.client.call("status")["members"]
-    context.say.line(f"  would end {len(members)} processes of our server" if members else "  no server of ours is running")
+    context.say.line(
+        f"  would end {len(members)} processes of our server" if members else "  no server of ours is running"
+    )
     holder = context.facts["port_holder"] if context.found.facts else None
     if holder and context.options.takeover and not context.facts["port_is_ours"]:
-        context.say.line(f"  would take over port {context.port}: end pid {holder['pid']}: {holder['command']}", style="yellow")
+        context.say.line(
+            f"  would take over port {context.port}: end pid {holder['pid']}: {holder['command']}", style="yellow"
+        )
     return {"stopped": members}
 
 
-CHECK_SERVER = Action("check_server", SettingArguments, "see whether the running server already has the wanted setting", _check_server)
+CHECK_SERVER = Action(
+    "check_server", SettingArguments, "see whether the running server already has the wanted setting", _check_server
+)
 START = Action("start", SettingArguments, "start the server in a session of its own", _start, _start_preview)
-STOP = Action("stop", StopArguments, "end our server, all of it, and see that port and GPU are free", _stop, _stop_preview)
+STOP = Action(
+    "stop", StopArguments, "end our server, all of it, and see that port and GPU are free", _stop, _stop_preview
+)

@@ -63,5 +63,12 @@ def _fail(context: Context, args: FailArguments) -> dict[str, Any]:
     raise HostError(args.message, where=context.host.name)
 
 
-ROLLBACK = Action("rollback", RollbackArguments, "stop our server and put every original back", _rollback, _rollback_preview, restores=True)
+ROLLBACK = Action(
+    "rollback",
+    RollbackArguments,
+    "stop our server and put every original back",
+    _rollback,
+    _rollback_preview,
+    restores=True,
+)
 FAIL = Action("fail", FailArguments, "end the run as failed", _fail)

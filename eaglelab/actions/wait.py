@@ -20,19 +20,39 @@ class _HostProbe:
     def _http(self, method: str, path: str, body: dict[str, Any] | None, timeout: float) -> dict[str, Any]:
         context = self._context
         return context.client.call(
-            "http", silence=timeout + 20, host=context.server_address, port=context.port, method=method, path=path, body=body, key=context.api_key, timeout=timeout
+            "http",
+            silence=timeout + 20,
+            host=context.server_address,
+            port=context.port,
+            method=method,
+            path=path,
+            body=body,
+            key=context.api_key,
+            timeout=timeout,
         )
 
     def poll(self, offset: int) -> tuple[Mapping[str, Any], bytes]:
         context = self._context
-        http = {"host": context.server_address, "port": context.port, "path": "/health", "key": context.api_key, "timeout": 5.0}
+        http = {
+            "host": context.server_address,
+            "port": context.port,
+            "path": "/health",
+            "key": context.api_key,
+            "timeout": 5.0,
+        }
         return context.client.call_bytes("poll", path=self._path, offset=offset, http=http)
 
     def one_token(self) -> str | None:
         for prompt in ({"text": "Hello"}, {"input_ids": [1, 2, 3]}):  # ids: for a server without a tokenizer
-            answer = self._http("POST", "/generate", {**prompt, "sampling_params": {"max_new_tokens": 1, "temperature": 0}}, 60.0)
+            answer = self._http(
+                "POST", "/generate", {**prompt, "sampling_params": {"max_new_tokens": 1, "temperature": 0}}, 60.0
+            )
             body = answer.get("body")
-            if answer.get("status") == 200 and isinstance(body, dict) and body.get("meta_info", {}).get("completion_tokens", 0) >= 1:
+            if (
+                answer.get("status") == 200
+                and isinstance(body, dict)
+                and body.get("meta_info", {}).get("completion_tokens", 0) >= 1
+            ):
                 return None
         return f"/generate says {answer.get('status') or answer.get('error')}"
 
@@ -73,7 +93,14 @@ def read_server_info(context: Context) -> None:
     """Keeps what the server says of itself: new endpoint first, then the one of older releases."""
     for path in ("/server_info", "/get_server_info"):
         answer = context.client.call(
-            "http", host=context.server_address, port=context.port, method="GET", path=path, body=None, key=context.api_key, timeout=10.0
+            "http",
+            host=context.server_address,
+            port=context.port,
+            method="GET",
+            path=path,
+            body=None,
+            key=context.api_key,
+            timeout=10.0,
         )
         if answer.get("status") == 200 and isinstance(answer.get("body"), dict):
             context.found.server_info = answer["body"]
@@ -82,7 +109,9 @@ def read_server_info(context: Context) -> None:
 
 
 def _preview(context: Context, _: NoArguments) -> dict[str, Any]:
-    context.say.line(f"  would wait up to {context.host.ready_timeout:.0f} s for a token (a load is expected to take {context.host.expected_load:.0f} s)")
+    context.say.line(
+        f"  would wait up to {context.host.ready_timeout:.0f} s for a token (a load is expected to take {context.host.expected_load:.0f} s)"
+    )
     return {}
 
 

@@ -59,9 +59,15 @@ def _restore(context: Context, before: dict[str, Any], *, keep: bool) -> None:
     if before["alive"]:
         if now["fingerprint"] == then["fingerprint"]:
             return
-        context.say.line(f"the server that ran before ({then['steps']} steps) is started again; its load goes on by itself", style="bold")
+        context.say.line(
+            f"the server that ran before ({then['steps']} steps) is started again; its load goes on by itself",
+            style="bold",
+        )
         ACTIONS["stop"].run(context, ACTIONS["stop"].args())
-        ACTIONS["start"].run(context, SettingArguments(steps="baseline" if then["steps"] is None else then["steps"], profile=then["profile"]))
+        ACTIONS["start"].run(
+            context,
+            SettingArguments(steps="baseline" if then["steps"] is None else then["steps"], profile=then["profile"]),
+        )
     elif all(item["state"] == "original" for item in before["states"]):
         context.say.line("Put everything back as it was", style="bold")
         ACTIONS["rollback"].run(context, RollbackArguments())

@@ -30,26 +30,35 @@ def patch_check(project: Path, file: str | None, out: str | None, patch: str, ou
     try:
         source = path.read_bytes()
     except OSError as error:
-        raise InputError(f"cannot read it: {error.strerror}", where=file, hint="--file takes a local copy of a worker") from error
+        raise InputError(
+            f"cannot read it: {error.strerror}", where=file, hint="--file takes a local copy of a worker"
+        ) from error
     plan = plan_file(source, spec, path=path.name)
     for edit in plan.edits:
         say.line(f"line {edit.line:5d}  {edit.place:13s} {edit.anchor.decode(errors='replace')}")
     diff = plan.diff()
     if diff:
         say.show(Syntax(diff, "diff", background_color="default"))
-    say.line(f"{spec.id} {spec.version} {'is in this file already' if plan.state == 'already' else 'applies'}: {plan.worker_class}.{plan.entry}")
+    say.line(
+        f"{spec.id} {spec.version} {'is in this file already' if plan.state == 'already' else 'applies'}: {plan.worker_class}.{plan.entry}"
+    )
     if out:
         try:
             Path(out).write_bytes(plan.patched)
         except OSError as error:
-            raise EaglelabError(f"cannot write it: {error.strerror}", where=out, hint="--out takes a file to write") from error
+            raise EaglelabError(
+                f"cannot write it: {error.strerror}", where=out, hint="--out takes a file to write"
+            ) from error
     outcome.more["patch"] = {
         "id": spec.id,
         "state": plan.state,
         "worker_class": plan.worker_class,
         "original_sha256": plan.original_sha256,
         "patched_sha256": plan.patched_sha256,
-        "anchors": [{"place": edit.place, "line": edit.line, "text": edit.anchor.decode(errors="replace")} for edit in plan.edits],
+        "anchors": [
+            {"place": edit.place, "line": edit.line, "text": edit.anchor.decode(errors="replace")}
+            for edit in plan.edits
+        ],
         "diff": diff,
     }
 
@@ -84,7 +93,9 @@ def _bundle(project: Path, run: str | None) -> Path:
         return named
     found = sorted({file.parents[len(file.relative_to(logs).parts) - 2] for file in logs.rglob("probe/*.jsonl")})
     if not found:
-        raise InputError("no run here has a profile yet", where=str(logs), hint="invoke deploy-profiling, or --log FILE")
+        raise InputError(
+            "no run here has a profile yet", where=str(logs), hint="invoke deploy-profiling, or --log FILE"
+        )
     return found[-1]
 
 

@@ -69,11 +69,15 @@ def _link(host: Host, *, default_host: bool) -> Link:
 
 
 @contextmanager
-def connected(selection: Selection, host: Host, bundle: Bundle, say: Say, options: Options, *, lock: str | None) -> Iterator[Context]:
+def connected(
+    selection: Selection, host: Host, bundle: Bundle, say: Say, options: Options, *, lock: str | None
+) -> Iterator[Context]:
     """A context for one host, closed again in the end. `lock`: the command that takes the host's lock, None for none."""
     link = _link(host, default_host=host.name == selection.inventory.default_host)
     client = AgentClient(link, host.python)
-    context = Context(host=host, client=client, bundle=bundle, say=say, options=options, api_key=host.api_key(os.environ))
+    context = Context(
+        host=host, client=client, bundle=bundle, say=say, options=options, api_key=host.api_key(os.environ)
+    )
     try:
         if lock and not options.check:
             _take_lock(client, bundle.run, lock)
@@ -89,4 +93,6 @@ def _take_lock(client: AgentClient, run: str, command: str) -> None:
         wait=tenacity.wait_fixed(0.5),
         reraise=True,
     )
-    again(client.lock, {"by": operator(), "run": run, "command": command, "since": time.strftime("%Y-%m-%d %H:%M:%S %z")})
+    again(
+        client.lock, {"by": operator(), "run": run, "command": command, "since": time.strftime("%Y-%m-%d %H:%M:%S %z")}
+    )

@@ -21,7 +21,7 @@ def lab_up(options: lab.LabOptions, outcome: Outcome, say: Say) -> None:
     say.line("try: invoke deploy-profiling --host sim")
 
 
-def lab_down(project: Path, outcome: Outcome, say: Say) -> None:
+def lab_down(project: Path, say: Say) -> None:
     """Ends everything the lab started and removes its folder."""
     lab.down(lab_root(project), say.line)
 

@@ -48,7 +48,11 @@ def _require_all(host: Host) -> None:
     try:
         host.require()
     except InputError as first:
-        raise InputError(f"not set for host '{host.name}': {', '.join(missing)}", where=first.where, hint="write these values into inventory.yaml") from first
+        raise InputError(
+            f"not set for host '{host.name}': {', '.join(missing)}",
+            where=first.where,
+            hint="write these values into inventory.yaml",
+        ) from first
 
 
 def status(request: Request, outcome: Outcome, say: Say) -> None:
@@ -68,7 +72,9 @@ def _status_table(name: str, found: dict[str, Any]) -> Table:
     record = found["record"]
     if found["alive"]:
         steps = "no speculation" if record["steps"] is None else f"{record['steps']} steps"
-        table.add_row("server", f"pid {record['pid']}, {steps}, probe {'on' if record['profile'] else 'off'}, run {record['run']}")
+        table.add_row(
+            "server", f"pid {record['pid']}, {steps}, probe {'on' if record['profile'] else 'off'}, run {record['run']}"
+        )
         table.add_row("log", record["log"])
     elif record:
         table.add_row("server", f"ended: {found['exit'] or 'nobody saw how'}; run {record['run']}")

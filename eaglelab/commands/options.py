@@ -38,7 +38,11 @@ def one_step(text: str) -> int:
     """A single step count. Raises InputError."""
     steps = parse_steps(text)
     if len(steps) > 1:
-        raise InputError(f"one step count is wanted, not {len(steps)}", where="--steps", hint="invoke bench takes several: --steps 2,3,5")
+        raise InputError(
+            f"one step count is wanted, not {len(steps)}",
+            where="--steps",
+            hint="invoke bench takes several: --steps 2,3,5",
+        )
     return steps[0]
 
 
@@ -57,5 +61,7 @@ def assignments(pairs: Iterable[str]) -> dict[str, Any]:
         try:
             found[name] = yaml.safe_load(value) if value else ""
         except yaml.YAMLError as error:
-            raise InputError(f"the value of '{name}' cannot be read", where="--var", hint=f"--var {name}='plain text'") from error
+            raise InputError(
+                f"the value of '{name}' cannot be read", where="--var", hint=f"--var {name}='plain text'"
+            ) from error
     return found

@@ -31,7 +31,14 @@ class Outcome:
 
     def to_json(self) -> dict[str, Any]:
         bundle = str(self.bundle) if self.bundle else None
-        return {"ok": self.exit_code == 0, "run": self.run, "bundle": bundle, "hosts": self.hosts, "exit_code": self.exit_code, **self.more}
+        return {
+            "ok": self.exit_code == 0,
+            "run": self.run,
+            "bundle": bundle,
+            "hosts": self.hosts,
+            "exit_code": self.exit_code,
+            **self.more,
+        }
 
 
 def perform(work: Callable[[Outcome, Say], None], *, as_json: bool, debug: bool) -> int:
@@ -48,7 +55,14 @@ def perform(work: Callable[[Outcome, Say], None], *, as_json: bool, debug: bool)
     except KeyboardInterrupt:
         _failed(outcome, Interrupted("interrupted before a host was changed"), debug)
     except Exception as error:  # noqa: BLE001 - the outermost line: a user gets a sentence, a developer the traceback
-        _failed(outcome, EaglelabError(f"unexpected: {type(error).__name__}: {error}", hint="run it again with --debug and report what it prints"), debug)
+        _failed(
+            outcome,
+            EaglelabError(
+                f"unexpected: {type(error).__name__}: {error}",
+                hint="run it again with --debug and report what it prints",
+            ),
+            debug,
+        )
     finally:
         say.settle()
     if as_json:
@@ -70,7 +84,7 @@ def _failed(outcome: Outcome, error: EaglelabError, debug: bool) -> None:
 def _terminate_like_interrupt() -> Iterator[None]:
     """SIGTERM takes the way of Ctrl-C: whoever ends a run wants the host put back."""
 
-    def interrupt(number: int, frame: FrameType | None) -> None:
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGTERM, interrupt)

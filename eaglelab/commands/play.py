@@ -78,18 +78,36 @@ def play(request: Request, playbook: str, outcome: Outcome, say: Say) -> None:
     run_on_hosts(request, selection, outcome, say, work, playbook=book.path)
 
 
-def run_on_hosts(request: Request, selection: Selection, outcome: Outcome, say: Say, work: Callable[[Context], dict[str, Any]], *, playbook: Path | None = None) -> None:
+def run_on_hosts(
+    request: Request,
+    selection: Selection,
+    outcome: Outcome,
+    say: Say,
+    work: Callable[[Context], dict[str, Any]],
+    *,
+    playbook: Path | None = None,
+) -> None:
     """Opens a run, then does `work` on each host; what it returns goes under the host's name into the outcome."""
     outcome.run = new_run(request.command, time.time())
     outcome.bundle = request.project / "logs" / outcome.run
     for host in selection.hosts:
         bundle = _bundle(outcome, selection, host)
-        bundle.json("inventory.json", host.redacted())
         if playbook is not None:
+            bundle.json("inventory.json", host.redacted())
             bundle.text("playbook.yaml", playbook.read_text(encoding="utf-8"))
-        with connected(selection, host, bundle, say if len(selection.hosts) == 1 else say.for_host(host.name), request.options, lock=request.command) as context:
+        with connected(
+            selection,
+            host,
+            bundle,
+            say if len(selection.hosts) == 1 else say.for_host(host.name),
+            request.options,
+            lock=request.command,
+        ) as context:
             outcome.hosts[host.name] = {"ok": False}
             outcome.hosts[host.name] = {"ok": True, **work(context)}
+    if not outcome.bundle.exists():
+        outcome.bundle = None  # a command that only looked leaves nothing
+        return
     note = " (--check: nothing was changed)" if request.check else ""
     say.line(f"done{note}; bundle: {outcome.bundle}")
 
@@ -98,6 +116,4 @@ def _bundle(outcome: Outcome, selection: Selection, host: Host) -> Bundle:
     assert outcome.bundle is not None  # noqa: S101 - set by run_on_hosts
     assert outcome.run is not None  # noqa: S101 - set by run_on_hosts
     folder = outcome.bundle if len(selection.hosts) == 1 else outcome.bundle / host.name
-    bundle = Bundle(folder, outcome.run, host.name, masker=host.masker(os.environ))
-    bundle.open()
-    return bundle
+    return Bundle(folder, outcome.run, host.name, masker=host.masker(os.environ))

@@ -20,6 +20,7 @@ KEPT_BLOCKS = 1_000
 _REPORT_SCHEMA = 1
 # What the lab's stand-in writes into its log, so that its figures are never taken for those of hardware.
 _SIMULATED = "simulated GPU"
+_PROBE = "EAGLE3_PROF probe"
 
 
 @dataclass(frozen=True)
@@ -103,8 +104,8 @@ class LogCollector:
             self._decode.add(decoded)
         elif "Prefill batch" in line:
             self._decode.prefill(line)
-        elif "EAGLE3_PROF probe" in line:
-            self._canary(line)
+        elif _PROBE in line:
+            self._probe(line)
         elif "sglang" in line or "server_args=" in line:
             self._server(line)
 
@@ -140,11 +141,13 @@ class LogCollector:
         self._block_count += len(found)
         self._blocks.extend(Block(text) for text in found)
 
-    def _canary(self, line: str) -> None:
+    def _probe(self, line: str) -> None:
         canary = parse_canary(line)
         if canary is not None:
             self._canaries[canary] = None
             self._sglang = canary.sglang
+        elif f"{_PROBE} off" in line:
+            self.problem(f"line {self._lines}: {line[line.index(_PROBE) :].strip()}")
 
     def _server(self, line: str) -> None:
         args = parse_server_args(line)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,7 +17,9 @@ from eaglelab.remote.pipe import Link, LinkLost, Pipe
 
 __all__ = ["AgentClient"]
 
-_REPEATABLE = frozenset({"facts", "lock", "read", "sed", "backup", "apply", "rollback", "status", "stop", "poll", "tail", "list"})
+_REPEATABLE = frozenset(
+    {"facts", "lock", "read", "sed", "backup", "apply", "rollback", "status", "stop", "poll", "tail", "list"}
+)
 """Operations that end the same however often they run, so a lost link is answered by asking again."""
 
 _START_S = 30.0
@@ -29,7 +32,9 @@ class AgentClient:
     dead link is told from a slow host.
     """
 
-    def __init__(self, link: Link, python: str, *, attempts: int = 4, sleep: Callable[[float], None] | None = None) -> None:
+    def __init__(
+        self, link: Link, python: str, *, attempts: int = 4, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
         self.link = link
         self._python = python
         self._pipe: Pipe | None = None
@@ -40,7 +45,7 @@ class AgentClient:
             stop=tenacity.stop_after_attempt(attempts),
             wait=tenacity.wait_exponential(multiplier=0.5, max=8),
             reraise=True,
-            **({"sleep": sleep} if sleep else {}),
+            sleep=sleep,
         )
 
     def lock(self, holder: Mapping[str, Any]) -> None:
@@ -49,11 +54,27 @@ class AgentClient:
         self.call("lock", holder=dict(holder))
         self._holder = dict(holder)
 
-    def call(self, op: str, data: bytes = b"", *, silence: float = 30.0, news: Callable[[dict[str, Any]], None] | None = None, **args: Any) -> dict[str, Any]:
+    def call(
+        self,
+        op: str,
+        data: bytes = b"",
+        *,
+        silence: float = 30.0,
+        news: Callable[[dict[str, Any]], None] | None = None,
+        **args: Any,
+    ) -> dict[str, Any]:
         """The answer's message. Raises HostError with a hint, or LinkLost when the link stays away."""
         return self.call_bytes(op, data, silence=silence, news=news, **args)[0]
 
-    def call_bytes(self, op: str, data: bytes = b"", *, silence: float = 30.0, news: Callable[[dict[str, Any]], None] | None = None, **args: Any) -> tuple[dict[str, Any], bytes]:
+    def call_bytes(
+        self,
+        op: str,
+        data: bytes = b"",
+        *,
+        silence: float = 30.0,
+        news: Callable[[dict[str, Any]], None] | None = None,
+        **args: Any,
+    ) -> tuple[dict[str, Any], bytes]:
         """As `call`, with the raw bytes that came beside the message."""
 
         def once() -> tuple[dict[str, Any], bytes]:
@@ -75,7 +96,9 @@ class AgentClient:
             self._pipe = None
         self._buffer = b""
 
-    def _ask(self, op: str, args: dict[str, Any], data: bytes, silence: float, news: Callable[[dict[str, Any]], None] | None) -> tuple[dict[str, Any], bytes]:
+    def _ask(
+        self, op: str, args: dict[str, Any], data: bytes, silence: float, news: Callable[[dict[str, Any]], None] | None
+    ) -> tuple[dict[str, Any], bytes]:
         if self._pipe is None:
             self._pipe = self._start()
             if self._holder is not None:
@@ -119,12 +142,16 @@ class AgentClient:
         hint = "set `python` of this host in inventory.yaml to the Python that runs SGLang there"
         if "EAGLELAB-PYTHON-TOO-OLD" in text:
             version = text.rsplit("EAGLELAB-PYTHON-TOO-OLD", 1)[1].split()[0]
-            return HostError(f"{self._python} is Python {version}; 3.8 or later is needed", where=self.link.name, hint=hint)
+            return HostError(
+                f"{self._python} is Python {version}; 3.8 or later is needed", where=self.link.name, hint=hint
+            )
         if code in (126, 127) or "not found" in text or "No such file" in text:
             return HostError(f"there is no Python at {self._python}: {text}", where=self.link.name, hint=hint)
         if code is None:
             return LinkLost("the connection broke while the agent was started", where=self.link.name)
-        return HostError(f"{self._python} ended with {code} before the agent ran: {text[-500:]}", where=self.link.name, hint=hint)
+        return HostError(
+            f"{self._python} ended with {code} before the agent ran: {text[-500:]}", where=self.link.name, hint=hint
+        )
 
     def _frame(self, silence: float) -> tuple[dict[str, Any], bytes]:
         while b"\n" not in self._buffer:
@@ -133,7 +160,9 @@ class AgentClient:
         try:
             size, raw = decode_header(line)
         except ValueError as error:
-            raise LinkLost(f"the agent sent something that is no answer: {line[:80]!r}", where=self.link.name) from error
+            raise LinkLost(
+                f"the agent sent something that is no answer: {line[:80]!r}", where=self.link.name
+            ) from error
         pieces, have = [self._buffer], len(self._buffer)
         while have < size + raw:
             pieces.append(self._receive(silence))

@@ -58,7 +58,11 @@ def _ask_ssh(host: Host) -> dict[str, list[str]]:
         command += ["-p", str(host.port)]
     done = subprocess.run([*command, "--", str(host.address)], capture_output=True, text=True, timeout=20, check=False)
     if done.returncode:
-        raise InputError(f"your SSH configuration cannot be used: {done.stderr.strip()}", where=host.name, hint="check it with: ssh -G " + str(host.address))
+        raise InputError(
+            f"your SSH configuration cannot be used: {done.stderr.strip()}",
+            where=host.name,
+            hint="check it with: ssh -G " + str(host.address),
+        )
     return parse_ssh_config(done.stdout)
 
 
@@ -80,7 +84,13 @@ def resolve_endpoint(host: Host) -> Endpoint:
     found = _ask_ssh(host) if host.ssh_config else {}
     address = found.get("hostname", [str(host.address)])[0]
     port = host.port or int(found.get("port", ["22"])[0])
-    known = [str(host.known_hosts)] if host.known_hosts else " ".join(found.get("userknownhostsfile", ["~/.ssh/known_hosts"]) + found.get("globalknownhostsfile", [])).split()
+    known = (
+        [str(host.known_hosts)]
+        if host.known_hosts
+        else " ".join(
+            found.get("userknownhostsfile", ["~/.ssh/known_hosts"]) + found.get("globalknownhostsfile", [])
+        ).split()
+    )
     keys = [str(host.key)] if host.key else found.get("identityfile", [])
     return Endpoint(
         address=address,
@@ -108,4 +118,7 @@ def refuse_unless_loopback(address: str, env: Mapping[str, str]) -> None:
     except ValueError:
         loopback = address == "localhost"
     if not loopback:
-        raise HostError(f"{address} is not this machine, and {LOOPBACK_ONLY} is set: nothing was contacted", hint="--host sim works on the embedded lab")
+        raise HostError(
+            f"{address} is not this machine, and {LOOPBACK_ONLY} is set: nothing was contacted",
+            hint="--host sim works on the embedded lab",
+        )

@@ -35,7 +35,9 @@ def _without_own_imports(name: str) -> str:
     text = resources.files(_PACKAGE).joinpath(f"{name}.py").read_text(encoding="utf-8")
     lines = text.splitlines(keepends=True)
     for node in ast.parse(text).body:
-        if isinstance(node, ast.ImportFrom) and (node.module == "__future__" or (node.module or "").startswith(_PACKAGE)):
+        if isinstance(node, ast.ImportFrom) and (
+            node.module == "__future__" or (node.module or "").startswith(_PACKAGE)
+        ):
             for number in range(node.lineno - 1, node.end_lineno or node.lineno):
                 lines[number] = "\n"
     return "".join(lines)

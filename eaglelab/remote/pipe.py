@@ -10,7 +10,7 @@ from typing import Protocol
 
 from eaglelab.errors import HostError
 
-__all__ = ["LinkLost", "Link", "LocalLink", "Pipe"]
+__all__ = ["Link", "LinkLost", "LocalLink", "Pipe"]
 
 
 class LinkLost(HostError):
@@ -51,9 +51,19 @@ class LocalLink:
     def open(self, command: Sequence[str]) -> Pipe:
         program = os.path.expanduser(command[0])  # noqa: PTH111 - a bare command name is looked up on PATH
         try:
-            process = subprocess.Popen([program, *command[1:]], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+            process = subprocess.Popen(
+                [program, *command[1:]],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
         except OSError as error:
-            raise HostError(f"cannot run {command[0]}: {error.strerror}", where=self.name, hint="set `python` of this host in inventory.yaml") from error
+            raise HostError(
+                f"cannot run {command[0]}: {error.strerror}",
+                where=self.name,
+                hint="set `python` of this host in inventory.yaml",
+            ) from error
         return _LocalPipe(process, self.name)
 
     def close(self) -> None:

@@ -42,7 +42,9 @@ class SshLink:
             channel.exec_command(remote_command(command))
         except (paramiko.SSHException, OSError, EOFError) as error:
             self.close()
-            raise LinkLost(f"the connection broke while a command was started: {error or type(error).__name__}", where=self.name) from error
+            raise LinkLost(
+                f"the connection broke while a command was started: {error or type(error).__name__}", where=self.name
+            ) from error
         return _SshPipe(channel, self.name)
 
     def close(self) -> None:
@@ -104,13 +106,19 @@ class SshLink:
             )
         if isinstance(error, paramiko.AuthenticationException) and "timeout" not in str(error).lower():
             tried = ", ".join(end.keys) or "none found"
-            return HostError(f"the host refused the login (keys tried: {tried})", where=place, hint=f"try: ssh -p {end.port} {end.user}@{end.address}; set `user` and `key` in inventory.yaml")
+            return HostError(
+                f"the host refused the login (keys tried: {tried})",
+                where=place,
+                hint=f"try: ssh -p {end.port} {end.user}@{end.address}; set `user` and `key` in inventory.yaml",
+            )
         if isinstance(error, paramiko.SSHException) and "not found in known_hosts" in str(error):
             return HostError("the host key is not known", where=place, hint=f"after checking the fingerprint: {scan}")
         if isinstance(error, (paramiko.SSHException, OSError, EOFError)):
             away = "; to try things out without a GPU host: --host sim" if self._default_host else ""
             text = str(error) or type(error).__name__
-            return LinkLost(f"cannot be reached: {text}", where=place, hint=f"try: ssh -p {end.port} {end.user}@{end.address}{away}")
+            return LinkLost(
+                f"cannot be reached: {text}", where=place, hint=f"try: ssh -p {end.port} {end.user}@{end.address}{away}"
+            )
         return HostError(f"cannot be reached: {type(error).__name__}: {error}", where=place)
 
 
@@ -140,7 +148,7 @@ class _SshPipe:
         self._channel.settimeout(timeout)
         try:
             data = self._channel.recv(1 << 20)
-        except socket.timeout as error:
+        except TimeoutError as error:
             raise LinkLost(f"no answer for {timeout:.0f} s", where=self._name) from error
         except (OSError, paramiko.SSHException, EOFError) as error:
             raise LinkLost(f"the connection broke: {error or type(error).__name__}", where=self._name) from error

@@ -29,17 +29,57 @@ _PHASES = (
 )
 
 _DEATHS = (
-    (re.compile(r"CUDA out of memory|OutOfMemoryError"), "the GPU ran out of memory", "lower mem-fraction-static or cuda-graph-max-bs in `server.flags`; see who else uses the GPU"),
-    (re.compile(r"Not enough memory\. Please try to increase --mem-fraction-static"), "not enough GPU memory for the KV cache", "raise mem-fraction-static in `server.flags`; see who else uses the GPU"),
-    (re.compile(r"Capture cuda graph failed"), "CUDA graphs could not be captured", "lower cuda-graph-max-bs or mem-fraction-static in `server.flags`"),
-    (re.compile(r"address already in use", re.I), "the port is taken", "choose another `server.port` in inventory.yaml"),
-    (re.compile(r"launch_server(?:\.py)?: error: (.*)"), "SGLang does not take this command line", "check `server.flags` in inventory.yaml against this release"),
-    (re.compile(r"ModuleNotFoundError: (.*)|ImportError: (.*)"), "a Python package is missing there", "install it into the Python of `python` in inventory.yaml"),
-    (re.compile(r"(?:Scheduler|DetokenizerManager) hit an exception"), "a process of the server failed", "read the traceback in the log"),
-    (re.compile(r"Received sigquit from a child proces|SIGQUIT received\."), "a process of the server failed", "read the traceback in the log"),
-    (re.compile(r"Initialization failed|scheduler is dead|scheduler died during initialization"), "the scheduler failed while it started", "read the traceback in the log"),
+    (
+        re.compile(r"CUDA out of memory|OutOfMemoryError"),
+        "the GPU ran out of memory",
+        "lower mem-fraction-static or cuda-graph-max-bs in `server.flags`; see who else uses the GPU",
+    ),
+    (
+        re.compile(r"Not enough memory\. Please try to increase --mem-fraction-static"),
+        "not enough GPU memory for the KV cache",
+        "raise mem-fraction-static in `server.flags`; see who else uses the GPU",
+    ),
+    (
+        re.compile(r"Capture cuda graph failed"),
+        "CUDA graphs could not be captured",
+        "lower cuda-graph-max-bs or mem-fraction-static in `server.flags`",
+    ),
+    (
+        re.compile(r"address already in use", re.I),
+        "the port is taken",
+        "choose another `server.port` in inventory.yaml",
+    ),
+    (
+        re.compile(r"launch_server(?:\.py)?: error: (.*)"),
+        "SGLang does not take this command line",
+        "check `server.flags` in inventory.yaml against this release",
+    ),
+    (
+        re.compile(r"ModuleNotFoundError: (.*)|ImportError: (.*)"),
+        "a Python package is missing there",
+        "install it into the Python of `python` in inventory.yaml",
+    ),
+    (
+        re.compile(r"(?:Scheduler|DetokenizerManager) hit an exception"),
+        "a process of the server failed",
+        "read the traceback in the log",
+    ),
+    (
+        re.compile(r"Received sigquit from a child proces|SIGQUIT received\."),
+        "a process of the server failed",
+        "read the traceback in the log",
+    ),
+    (
+        re.compile(r"Initialization failed|scheduler is dead|scheduler died during initialization"),
+        "the scheduler failed while it started",
+        "read the traceback in the log",
+    ),
     (re.compile(r"Subprocess .* crashed with exit code"), "a process of the server crashed", "read the log"),
-    (re.compile(r"atchdog timeout"), "the scheduler's watchdog fired: it hung", "read the log; a collective that waits for a lost rank is the usual reason"),
+    (
+        re.compile(r"atchdog timeout"),
+        "the scheduler's watchdog fired: it hung",
+        "read the log; a collective that waits for a lost rank is the usual reason",
+    ),
 )
 """First match in this order is named: what went wrong before what followed from it."""
 

@@ -42,7 +42,12 @@ class Budgets:
     """How long the first process may outlive a line that says a part of the server died."""
 
     def of(self, state: State) -> float:
-        return {State.NOT_STARTED: self.not_started, State.LOADING: self.loading, State.WARMING: self.warming, State.UNREACHABLE: self.unreachable}[state]
+        return {
+            State.NOT_STARTED: self.not_started,
+            State.LOADING: self.loading,
+            State.WARMING: self.warming,
+            State.UNREACHABLE: self.unreachable,
+        }[state]
 
 
 @dataclass(frozen=True)
@@ -146,7 +151,9 @@ class Waiting:
         self.log.close()
         ended = answer["exit"]
         if ended is None:
-            raise self._died("the server is gone, and nothing on the host says how it ended (killed, or the machine was restarted)")
+            raise self._died(
+                "the server is gone, and nothing on the host says how it ended (killed, or the machine was restarted)"
+            )
         if ended["signal"] is not None:
             why = "; the kernel does this when memory runs out (see dmesg there)" if ended["signal"] == 9 else ""
             raise self._died(f"the server was killed by signal {ended['signal']}{why}")
@@ -155,7 +162,9 @@ class Waiting:
     def _died(self, how: str) -> ServerDied:
         death = self.log.death
         what = f"{how}: {death.what} ({death.line[-300:].strip()})" if death else how
-        return ServerDied(what, where=self.where, hint=death.hint if death else "read its log", last=tuple(self.log.last))
+        return ServerDied(
+            what, where=self.where, hint=death.hint if death else "read its log", last=tuple(self.log.last)
+        )
 
     def _too_long(self, state: State, doing: str) -> HostError:
         budget = self.budgets.of(state)
@@ -170,10 +179,19 @@ class Waiting:
 def _in_words(health: Mapping[str, Any]) -> str:
     if "status" in health:
         return f"health says {health['status']}"
-    return {"refused": "its port is closed", "timeout": "health does not answer", "broken": "health broke off"}.get(str(health.get("error")), "health unknown")
+    return {"refused": "its port is closed", "timeout": "health does not answer", "broken": "health broke off"}.get(
+        str(health.get("error")), "health unknown"
+    )
 
 
-def wait_until_ready(waiting: Waiting, *, sleep: Callable[[float], None], say: Callable[[Look], None], interval: float = 2.0, first: float = 0.25) -> Look:
+def wait_until_ready(
+    waiting: Waiting,
+    *,
+    sleep: Callable[[float], None],
+    say: Callable[[Look], None],
+    interval: float = 2.0,
+    first: float = 0.25,
+) -> Look:
     """Looks again and again, first often, then every `interval` seconds, until ready. Raises what `Waiting.step` raises."""
 
     def look() -> Look:

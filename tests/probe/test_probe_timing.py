@@ -234,9 +234,8 @@ def test_sync_waits_at_every_mark_and_says_so(machine, records):
     assert records()[0]["host_ms"]["draft"] == [0.5]
 
 
-@pytest.mark.parametrize("sync", [False])
-def test_without_sync_the_probe_never_waits(machine, sync):
-    m = machine(sync=sync)
+def test_without_sync_the_probe_never_waits(machine):
+    m = machine()
     for _ in range(20):
         m.cycle()
     assert m.synchronised == 0

@@ -124,6 +124,11 @@ def test_a_log_that_names_a_simulated_gpu_labels_all_that_comes_of_it():
     assert read_log(CASES / "server.log").simulated is None
 
 
+def test_a_probe_that_turned_itself_off_is_told_with_its_reason():
+    report = read_log(["noise\n", "[TP0] EAGLE3_PROF probe off: OSError: disk full\n"])
+    assert report.problems == ("line 2: EAGLE3_PROF probe off: OSError: disk full",)
+
+
 def test_an_empty_log_says_that_it_has_nothing():
     assert read_log([]).empty
     assert not read_log(CASES / "old-block.log").empty

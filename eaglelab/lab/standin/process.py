@@ -19,10 +19,10 @@ from . import logs, stubs
 from .acceptance import Acceptance
 from .args import Release, ServerArgs, read_config
 from .costs import Costs
+from .device import Gpu
 from .gpu import Clock, VirtualTime, cuda_namespace
 from .scheduler import Scheduler, make_worker
 from .spec import worker_class
-from .worker import Gpu
 
 __all__ = ["Settings", "run_detokenizer", "run_scheduler"]
 

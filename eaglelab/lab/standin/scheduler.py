@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from .args import Release, ServerArgs
+from .batch import Result
+from .device import Gpu
 from .logs import DecodeStats, PrefillStats, decode_line, prefill_line
 from .request import Request, meta_info
-from .worker import Gpu, Result, SpecWorker
+from .worker import SpecWorker
 
 __all__ = ["PlainWorker", "Scheduler", "Worker"]
 

@@ -7,115 +7,20 @@ the original in their places.
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import importlib
-import inspect
-import random
-from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
-from types import ModuleType
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from .acceptance import Acceptance
 from .args import Release, ServerArgs
-from .costs import Costs
-from .gpu import Clock, GpuTensor, Stream
+from .batch import Batch, Result
+from .device import Gpu
+from .gpu import GpuTensor
 from .request import Request
-from .spec import ENTRIES
+from .shape import bound_names, entry_name, source_of, values_for
 from .stubs import Stub, StubObject
 
-__all__ = ["Batch", "Gpu", "Result", "SpecWorker", "bound_names"]
-
-
-class Gpu:
-    """The stream, what work on it costs, and which drafts turn out right."""
-
-    def __init__(self, clock: Clock, costs: Costs, acceptance: Acceptance) -> None:
-        self.clock = clock
-        self.stream = Stream(clock)
-        self.costs = costs
-        self.acceptance = acceptance
-        self._noise = random.Random(acceptance.seed)  # noqa: S311 - a simulation, not a secret
-
-    def run(self, ms: float, launch: str = "") -> None:
-        """Launch `ms` of work (jittered); `launch` names the host's cost of launching it."""
-        jitter = float(self.costs.gpu["jitter"])
-        self.stream.launch(ms * self._noise.uniform(1 - jitter, 1 + jitter), self.costs.host.get(launch, 0.0))
-
-
-class _Mode:
-    def __init__(self, extend: bool) -> None:
-        self._extend = extend
-
-    def is_extend(self, *_args: Any, **_kwargs: Any) -> bool:
-        return self._extend
-
-    def is_decode(self) -> bool:
-        return not self._extend
-
-    def __getattr__(self, name: str) -> Callable[[], bool]:
-        if not name.startswith("is_"):
-            raise AttributeError(name)
-        return lambda: False
-
-
-class Batch(StubObject):
-    """What the worker gets: `ScheduleBatch` (or `ModelWorkerBatch`) as far as its entry looks at it."""
-
-    def __init__(self, reqs: Sequence[Request], extend: bool) -> None:
-        super().__init__(
-            reqs=list(reqs),
-            forward_mode=_Mode(extend),
-            is_extend_in_batch=extend,
-            spec_info=StubObject(),
-            seq_lens=StubObject(shape=(len(reqs),)),
-            sampling_info=StubObject(),
-        )
-
-    def batch_size(self) -> int:
-        return len(self.reqs)
-
-    def is_empty(self) -> bool:
-        return not self.reqs
-
-    def __len__(self) -> int:
-        return len(self.reqs)
-
-
-class Result:
-    """A launched batch. `tokens` is per request, bonus included, and may be read after `wait`."""
-
-    def __init__(self, tokens: list[int], correct: list[int], wait: Callable[[], None]) -> None:
-        self.tokens, self.correct, self.wait = tokens, correct, wait
-
-
-def bound_names(entry: str, method: str) -> tuple[str, ...]:
-    """The names that the entry's source binds the result of `self.<method>(...)` to; one for a single name.
-
-    Releases return tuples of different lengths from the same method, and the entry itself says which.
-    """
-    for node in ast.walk(ast.parse(entry)):
-        if not isinstance(node, (ast.Assign, ast.AnnAssign)) or not isinstance(node.value, ast.Call):
-            continue
-        if ast.unparse(node.value.func) != f"self.{method}":
-            continue
-        target = node.targets[0] if isinstance(node, ast.Assign) else node.target
-        parts: Iterable[ast.expr] = target.elts if isinstance(target, ast.Tuple) else (target,)
-        return tuple(ast.unparse(part).rpartition(".")[2] for part in parts)
-    return ()
-
-
-def _entry_name(worker_type: type) -> str:
-    for name in ENTRIES:
-        if any(name in vars(parent) for parent in worker_type.__mro__):
-            return name
-    raise AttributeError(f"class {worker_type.__name__} has none of the entry functions {', '.join(ENTRIES)}")
-
-
-def _values(names: tuple[str, ...], known: dict[str, Any]) -> Any:
-    values = tuple(known.get(name, Stub()) for name in names)
-    return values[0] if len(values) == 1 else values
+__all__ = ["SpecWorker"]
 
 
 class SpecWorker:
@@ -131,11 +36,9 @@ class SpecWorker:
         self._steps = args.speculative_num_steps or 0
         self.overlap = class_name.endswith("V2") and not args.disable_overlap_schedule
         self._is_v2 = class_name.endswith("V2")
-        loaded: ModuleType = importlib.import_module(f"sglang.srt.speculative.{module}")
-        self.file = Path(str(loaded.__file__))
-        worker_type = getattr(loaded, class_name)
-        entry = _entry_name(worker_type)
-        self._source = inspect.cleandoc("\n" + inspect.getsource(getattr(worker_type, entry)))
+        worker_type = getattr(importlib.import_module(f"sglang.srt.speculative.{module}"), class_name)
+        entry = entry_name(worker_type)
+        self._source = source_of(worker_type, entry)
         self.instance = object.__new__(worker_type)
         self.run: Callable[..., Any] = getattr(self.instance, entry)
         self._correct: list[int] = []
@@ -164,7 +67,7 @@ class SpecWorker:
             "draft": self._draft,
             "forward_draft_extend_after_decode": self._extend,
             "forward_target_extend": self._target_prefill,
-            "forward_draft_extend": lambda *_args: self._gpu.run(self._gpu.costs.extend(1), "extend"),
+            "forward_draft_extend": self._prefill_extend,
         }
 
     def _v2_parts(self) -> dict[str, Any]:
@@ -173,10 +76,16 @@ class SpecWorker:
             draft_tp_context=lambda *_args: contextlib.nullcontext(),
             draft_runner=StubObject(),
             _draft_extend_for_decode=self._extend,
-            _draft_extend_for_prefill=lambda *_args: self._gpu.run(self._gpu.costs.extend(1), "extend"),
+            _draft_extend_for_prefill=self._prefill_extend,
         )
         target_worker = StubObject(forward_batch_generation=self._target_prefill, model_config=StubObject())
-        return {"_draft_worker": draft_worker, "_target_worker": target_worker}
+        # properties over the underscored ones: of the class up to 0.5.12, of its (stubbed) base after
+        return {
+            "draft_worker": draft_worker,
+            "_draft_worker": draft_worker,
+            "target_worker": target_worker,
+            "_target_worker": target_worker,
+        }
 
     # What the entry calls ---------------------------------------------------------------------------------------
 
@@ -214,7 +123,7 @@ class SpecWorker:
             "can_run_cuda_graph": True,
             "model_worker_batch": batch,
         }
-        return _values(bound_names(self._source, "verify"), known)
+        return values_for(bound_names(self._source, "verify"), known)
 
     def _verified_v2(self) -> StubObject:
         stream = self._gpu.stream
@@ -235,7 +144,11 @@ class SpecWorker:
         self._gpu.run(self._gpu.costs.prefill(sum(request.prompt_tokens for request in batch.reqs)))
         if self._is_v2:
             return StubObject(logits_output=StubObject(), next_token_ids=Stub())
-        return _values(bound_names(self._source, "forward_target_extend"), {"can_run_cuda_graph": False})
+        return values_for(bound_names(self._source, "forward_target_extend"), {"can_run_cuda_graph": False})
+
+    def _prefill_extend(self, *_args: Any, **_kwargs: Any) -> StubObject:
+        self._gpu.run(self._gpu.costs.extend(1), "extend")
+        return StubObject()
 
     # What the scheduler calls -----------------------------------------------------------------------------------
 

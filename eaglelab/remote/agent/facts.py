@@ -9,7 +9,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 from eaglelab.remote.agent.files import describe_file
 from eaglelab.remote.agent.journal import Journal
@@ -20,11 +20,13 @@ from eaglelab.remote.agent.wire import AgentError
 __all__ = ["facts", "find_package"]
 
 
-def _imported_from(python: str, cwd: str) -> Optional[str]:
+def _imported_from(python: str, cwd: str) -> str | None:
     """Folder of the `sglang` package that the server's Python would import; it is located, not imported."""
     script = "import importlib.util as u; s = u.find_spec('sglang'); print('SGLANG=' + (s.origin or (list(s.submodule_search_locations or [''])[0] + '/')) if s else 'SGLANG=')"
     try:
-        done = subprocess.run([python, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=cwd, timeout=60)
+        done = subprocess.run(
+            [python, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=cwd, timeout=60
+        )
     except OSError as error:
         raise AgentError("no-python", "cannot run %s: %s" % (python, error.strerror)) from error
     except subprocess.TimeoutExpired as error:
@@ -35,7 +37,7 @@ def _imported_from(python: str, cwd: str) -> Optional[str]:
     return os.path.realpath(os.path.dirname(os.fsdecode(found.group(1)))) if found.group(1) else None
 
 
-def find_package(python: str, configured: Optional[str], cwd: str) -> str:
+def find_package(python: str, configured: str | None, cwd: str) -> str:
     """Folder of the sglang package that a server started here will run.
 
     Raises `no-sglang` if there is none, `other-sglang` if the configured checkout is not the one that Python imports:
@@ -51,9 +53,15 @@ def find_package(python: str, configured: Optional[str], cwd: str) -> str:
         if os.path.isdir(os.path.join(candidate, "srt")):
             package = os.path.realpath(candidate)
             if imported != package:
-                raise AgentError("other-sglang", "%s imports sglang from %s, not from %s: a patch there would never run" % (python, imported or "nowhere", package))
+                raise AgentError(
+                    "other-sglang",
+                    "%s imports sglang from %s, not from %s: a patch there would never run"
+                    % (python, imported or "nowhere", package),
+                )
             return package
-    raise AgentError("no-sglang", "there is no SGLang package below %s (looked for python/sglang, sglang and srt)" % base)
+    raise AgentError(
+        "no-sglang", "there is no SGLang package below %s (looked for python/sglang, sglang and srt)" % base
+    )
 
 
 def _version(package: str) -> str:
@@ -62,7 +70,11 @@ def _version(package: str) -> str:
         path = os.path.join(package, name)
         if os.path.exists(path):
             with open(path, errors="replace") as file:
-                found = re.search(r"^(?:__version__\s*=\s*)?(?:version\s*=\s*)?(?:__version__\s*=\s*)?[\"']([0-9][^\"']*)[\"']", file.read(), re.M)
+                found = re.search(
+                    r"^(?:__version__\s*=\s*)?(?:version\s*=\s*)?(?:__version__\s*=\s*)?[\"']([0-9][^\"']*)[\"']",
+                    file.read(),
+                    re.M,
+                )
             if found:
                 return found.group(1)
     parent = os.path.dirname(package)
@@ -73,17 +85,22 @@ def _version(package: str) -> str:
     return "unknown"
 
 
-def _gpus() -> List[Dict[str, str]]:
+def _gpus() -> list[dict[str, str]]:
     keys = ["index", "name", "memory.total", "memory.used", "driver_version"]
     try:
-        done = subprocess.run(["nvidia-smi", "--query-gpu=" + ",".join(keys), "--format=csv,noheader,nounits"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=30)
+        done = subprocess.run(
+            ["nvidia-smi", "--query-gpu=" + ",".join(keys), "--format=csv,noheader,nounits"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=30,
+        )
     except (OSError, subprocess.TimeoutExpired):
         return []
     rows = done.stdout.decode(errors="replace").splitlines() if done.returncode == 0 else []
     return [dict(zip(keys, [cell.strip() for cell in row.split(",")])) for row in rows]
 
 
-def facts(journal: Journal, python: str, sglang: Optional[str], targets: List[str], port: int, log: str) -> Dict[str, Any]:
+def facts(journal: Journal, python: str, sglang: str | None, targets: list[str], port: int, log: str) -> dict[str, Any]:
     """Everything that a plan needs, read in one round trip; nothing is changed.
 
     `targets` are paths below the package; those that exist come back under `files`.
@@ -91,7 +108,11 @@ def facts(journal: Journal, python: str, sglang: Optional[str], targets: List[st
     home = os.path.expanduser("~")
     expanded = os.path.expanduser(python)
     package = find_package(expanded, sglang, home)
-    files = {target: describe_file(os.path.join(package, target)) for target in targets if os.path.exists(os.path.join(package, target))}
+    files = {
+        target: describe_file(os.path.join(package, target))
+        for target in targets
+        if os.path.exists(os.path.join(package, target))
+    }
     server = Server(journal)
     status = server.status()
     holder = listener(port)

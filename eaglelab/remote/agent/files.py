@@ -8,11 +8,22 @@ import hashlib
 import os
 import stat
 import subprocess
-from typing import Any, Dict, List, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from eaglelab.remote.agent.wire import AgentError
 
-__all__ = ["describe_file", "fsync_folder", "os_error", "read_bytes", "remove_bytecode", "replace", "sed", "sha256", "write_new"]
+__all__ = [
+    "describe_file",
+    "fsync_folder",
+    "os_error",
+    "read_bytes",
+    "remove_bytecode",
+    "replace",
+    "sed",
+    "sha256",
+    "write_new",
+]
 
 
 def sha256(data: bytes) -> str:
@@ -41,7 +52,7 @@ def read_bytes(path: str) -> bytes:
         raise os_error(error, "cannot read %s" % path) from error
 
 
-def describe_file(path: str) -> Dict[str, Any]:
+def describe_file(path: str) -> dict[str, Any]:
     """The regular file behind `path` (links resolved): real path, sha256, mode, owner, size, number of hard links."""
     real = os.path.realpath(path)
     data = read_bytes(real)
@@ -60,15 +71,23 @@ def describe_file(path: str) -> Dict[str, Any]:
     }
 
 
-def sed(path: str, ranges: Sequence[Sequence[int]]) -> Dict[int, str]:
+def sed(path: str, ranges: Sequence[Sequence[int]]) -> dict[int, str]:
     """Lines of a file by `sed -n`, the host's own view of its line numbers: number -> text (latin-1, so every byte survives).
 
     `ranges` holds (first, last), 1-based and inclusive.
     """
     script = ";".join("%d,%dp" % (first, last) for first, last in ranges)
-    done = subprocess.run(["sed", "-n", script, path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={"LC_ALL": "C", "PATH": os.environ.get("PATH", os.defpath)}, timeout=60)
+    done = subprocess.run(
+        ["sed", "-n", script, path],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={"LC_ALL": "C", "PATH": os.environ.get("PATH", os.defpath)},
+        timeout=60,
+    )
     if done.returncode:
-        raise AgentError("sed-failed", "sed -n '%s' %s: %s" % (script, path, done.stderr.decode(errors="replace").strip()), path=path)
+        raise AgentError(
+            "sed-failed", "sed -n '%s' %s: %s" % (script, path, done.stderr.decode(errors="replace").strip()), path=path
+        )
     numbers = [number for first, last in ranges for number in range(first, last + 1)]
     lines = done.stdout.decode("latin-1").split("\n")
     return dict(zip(numbers, lines[:-1] if lines[-1] == "" else lines))
@@ -122,7 +141,7 @@ def write_new(path: str, data: bytes, mode: int = 0o600) -> None:
         raise os_error(error, "cannot write %s" % path) from error
 
 
-def replace(path: str, expected: Optional[str], data: bytes, mode: int, uid: int, gid: int) -> None:
+def replace(path: str, expected: str | None, data: bytes, mode: int, uid: int, gid: int) -> None:
     """Compare and swap: `path` becomes `data` if its sha256 is `expected` (None: there is no such file).
 
     Mode, owner and extended attributes (ACL, SELinux context) are those of the original. The new file is complete
@@ -140,7 +159,11 @@ def replace(path: str, expected: Optional[str], data: bytes, mode: int, uid: int
                 _copy_attributes(path, temporary)
             found = sha256(read_bytes(path)) if os.path.lexists(path) else None
             if found != expected:
-                raise AgentError("changed", "%s was changed by somebody else: its sha256 is %s, expected %s" % (path, found, expected), path=path)
+                raise AgentError(
+                    "changed",
+                    "%s was changed by somebody else: its sha256 is %s, expected %s" % (path, found, expected),
+                    path=path,
+                )
             os.rename(temporary, path)
         except BaseException:
             _unlink_quietly(temporary)
@@ -166,11 +189,13 @@ def _copy_attributes(source: str, target: str) -> None:
             os.setxattr(target, name, value)
 
 
-def remove_bytecode(path: str) -> List[str]:
+def remove_bytecode(path: str) -> list[str]:
     """Deletes compiled forms of a module: Python trusts them by time and size, which a quick edit can keep."""
     folder, name = os.path.split(path)
     removed = []
-    for compiled in glob.glob(os.path.join(glob.escape(folder), "__pycache__", glob.escape(os.path.splitext(name)[0]) + ".*.pyc")):
+    for compiled in glob.glob(
+        os.path.join(glob.escape(folder), "__pycache__", glob.escape(os.path.splitext(name)[0]) + ".*.pyc")
+    ):
         try:
             os.unlink(compiled)
             removed.append(compiled)

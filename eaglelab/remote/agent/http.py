@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import http.client
 import json
-import socket
 import time
-from typing import Any, Callable, Dict, List, Optional
+from collections.abc import Callable
+from typing import Any
 
 from eaglelab.remote.agent.wire import AgentError, Beat
 
 __all__ = ["generate", "request"]
 
 
-def _headers(key: Optional[str]) -> Dict[str, str]:
+def _headers(key: str | None) -> dict[str, str]:
     headers = {"Content-Type": "application/json"}
     if key:
         headers["Authorization"] = "Bearer " + key
     return headers
 
 
-def request(host: str, port: int, method: str, path: str, body: Optional[Dict[str, Any]], key: Optional[str], timeout: float) -> Dict[str, Any]:
+def request(
+    host: str, port: int, method: str, path: str, body: dict[str, Any] | None, key: str | None, timeout: float
+) -> dict[str, Any]:
     """One request. Returns status and body (parsed where it is JSON); or error: refused | timeout | broken."""
     connection = http.client.HTTPConnection(host, port, timeout=timeout)
     try:
@@ -29,7 +31,7 @@ def request(host: str, port: int, method: str, path: str, body: Optional[Dict[st
         text = response.read().decode(errors="replace")
     except ConnectionRefusedError:
         return {"error": "refused"}
-    except socket.timeout:
+    except TimeoutError:
         return {"error": "timeout"}
     except (OSError, http.client.HTTPException) as error:
         return {"error": "broken", "text": str(error)}
@@ -42,7 +44,15 @@ def request(host: str, port: int, method: str, path: str, body: Optional[Dict[st
     return {"status": response.status, "body": parsed}
 
 
-def generate(host: str, port: int, body: Dict[str, Any], key: Optional[str], timeout: float, beat: Beat, clock: Callable[[], float] = time.perf_counter) -> Dict[str, Any]:
+def generate(
+    host: str,
+    port: int,
+    body: dict[str, Any],
+    key: str | None,
+    timeout: float,
+    beat: Beat,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[str, Any]:
     """One streamed `/generate`, timed where the server runs.
 
     Returns e2e_s and ttft_s (seconds), chunks: [[seconds since the first byte was sent, tokens so far], ...],
@@ -55,11 +65,16 @@ def generate(host: str, port: int, body: Dict[str, Any], key: Optional[str], tim
         connection.request("POST", "/generate", json.dumps(dict(body, stream=True)), _headers(key))
         response = connection.getresponse()
         if response.status != 200:
-            raise AgentError("http-error", "the server answered %d to /generate: %s" % (response.status, response.read(500).decode(errors="replace")), status=response.status)
+            raise AgentError(
+                "http-error",
+                "the server answered %d to /generate: %s"
+                % (response.status, response.read(500).decode(errors="replace")),
+                status=response.status,
+            )
         return _read_stream(response, began, beat, clock)
     except ConnectionRefusedError as error:
         raise AgentError("refused", "nothing listens on port %d" % port) from error
-    except socket.timeout as error:
+    except TimeoutError as error:
         raise AgentError("timeout", "no token for %.0f s" % timeout) from error
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise AgentError("broken", "the stream broke off: %s" % (error or type(error).__name__)) from error
@@ -67,9 +82,12 @@ def generate(host: str, port: int, body: Dict[str, Any], key: Optional[str], tim
         connection.close()
 
 
-def _read_stream(response: http.client.HTTPResponse, began: float, beat: Beat, clock: Callable[[], float]) -> Dict[str, Any]:
-    chunks = []  # type: List[List[float]]
-    last, said, finished = {}, began, False  # type: Dict[str, Any], float, bool
+def _read_stream(
+    response: http.client.HTTPResponse, began: float, beat: Beat, clock: Callable[[], float]
+) -> dict[str, Any]:
+    chunks: list[list[float]] = []
+    last: dict[str, Any] = {}
+    said, finished = began, False
     while not finished:
         line = response.readline()
         if not line:
@@ -92,5 +110,13 @@ def _read_stream(response: http.client.HTTPResponse, began: float, beat: Beat, c
         raise AgentError("broken", "the server closed the stream without a token")
     meta = last["meta_info"]
     if not meta.get("finish_reason"):
-        raise AgentError("broken", "the stream ended after %d tokens without a finish reason" % chunks[-1][1], tokens=chunks[-1][1])
-    return {"e2e_s": chunks[-1][0], "ttft_s": chunks[0][0], "chunks": chunks, "meta_info": meta, "text": str(last.get("text", ""))[-2000:]}
+        raise AgentError(
+            "broken", "the stream ended after %d tokens without a finish reason" % chunks[-1][1], tokens=chunks[-1][1]
+        )
+    return {
+        "e2e_s": chunks[-1][0],
+        "ttft_s": chunks[0][0],
+        "chunks": chunks,
+        "meta_info": meta,
+        "text": str(last.get("text", ""))[-2000:],
+    }

@@ -11,7 +11,7 @@ import glob
 import json
 import os
 import time
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any
 
 from eaglelab.remote.agent.files import fsync_folder, os_error, read_bytes, remove_bytecode, replace, sha256, write_new
 from eaglelab.remote.agent.wire import AgentError
@@ -41,7 +41,9 @@ class Journal:
         """Appends one line and syncs it: the journal is what a later controller believes."""
         line = json.dumps(dict(what, op=op, time=time.time()), separators=(",", ":")).encode() + b"\n"
         try:
-            descriptor = os.open(os.path.join(self.folder, "journal.jsonl"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            descriptor = os.open(
+                os.path.join(self.folder, "journal.jsonl"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600
+            )
             try:
                 os.write(descriptor, line)
                 os.fsync(descriptor)
@@ -50,7 +52,7 @@ class Journal:
         except OSError as error:
             raise os_error(error, "cannot write the journal in %s" % self.folder) from error
 
-    def read(self, name: str) -> Optional[Dict[str, Any]]:
+    def read(self, name: str) -> dict[str, Any] | None:
         """A JSON file of the state folder; None if there is none."""
         path = os.path.join(self.folder, name)
         if not os.path.exists(path):
@@ -61,7 +63,7 @@ class Journal:
             raise AgentError("bad-state", "%s is not JSON: %s" % (path, error), path=path) from error
         return dict(found)
 
-    def write(self, name: str, content: Dict[str, Any]) -> None:
+    def write(self, name: str, content: dict[str, Any]) -> None:
         write_new(os.path.join(self.folder, name), json.dumps(content, indent=1, sort_keys=True).encode())
 
     def remove(self, name: str) -> None:
@@ -81,7 +83,9 @@ class Journal:
             raise AgentError("backup-damaged", "the stored original %s no longer has its sha256" % path, path=path)
         return data
 
-    def backup(self, run: str, patch: str, by: str, files: List[Dict[str, Any]], originals: Dict[str, bytes]) -> Dict[str, Any]:
+    def backup(
+        self, run: str, patch: str, by: str, files: list[dict[str, Any]], originals: dict[str, bytes]
+    ) -> dict[str, Any]:
         """Stores the originals of `files` and names in the manifest what each may become.
 
         Each file: path, found, original (None: it does not exist yet) and patched (sha256), mode, uid, gid.
@@ -90,23 +94,37 @@ class Journal:
         """
         self.open()
         earlier = {entry["path"]: entry for entry in (self.read("manifest.json") or {"files": []})["files"]}
-        entries = [self._backup_one(file, earlier.pop(file["path"], None), originals.get(file["path"])) for file in files]
-        manifest = {"schema": 1, "run": run, "patch": patch, "by": by, "time": time.time(), "files": entries + list(earlier.values())}
+        entries = [
+            self._backup_one(file, earlier.pop(file["path"], None), originals.get(file["path"])) for file in files
+        ]
+        manifest = {
+            "schema": 1,
+            "run": run,
+            "patch": patch,
+            "by": by,
+            "time": time.time(),
+            "files": entries + list(earlier.values()),
+        }
         self.write("manifest.json", manifest)
-        self.note("backup", run=run, patch=patch, by=by, files=[[entry["path"], entry["original"]] for entry in entries])
+        self.note(
+            "backup", run=run, patch=patch, by=by, files=[[entry["path"], entry["original"]] for entry in entries]
+        )
         return manifest
 
-    def _backup_one(self, file: Dict[str, Any], earlier: Optional[Dict[str, Any]], data: Optional[bytes]) -> Dict[str, Any]:
+    def _backup_one(self, file: dict[str, Any], earlier: dict[str, Any] | None, data: bytes | None) -> dict[str, Any]:
         path, original = file["path"], file["original"]
         if earlier is not None and earlier["original"] != original:
             raise AgentError(
                 "changed",
-                "%s: the journal of this host holds the original %s, the plan starts from %s" % (path, earlier["original"], original),
+                "%s: the journal of this host holds the original %s, the plan starts from %s"
+                % (path, earlier["original"], original),
                 path=path,
             )
         # What an earlier plan wrote stays known until the rollback: a crash may leave either in place.
         known = [file["patched"], file["found"]] + (earlier or {}).get("patched", [])
-        patched = [digest for at, digest in enumerate(known) if digest not in (None, original) and digest not in known[:at]]
+        patched = [
+            digest for at, digest in enumerate(known) if digest not in (None, original) and digest not in known[:at]
+        ]
         _sweep_temporaries(path)
         if original is not None and not os.path.exists(self._object(original)):
             data = read_bytes(path) if data is None else data
@@ -116,9 +134,16 @@ class Journal:
         if original is not None:
             self.original(original)
         owner = earlier or file
-        return {"path": path, "original": original, "patched": patched, "mode": owner["mode"], "uid": owner["uid"], "gid": owner["gid"]}
+        return {
+            "path": path,
+            "original": original,
+            "patched": patched,
+            "mode": owner["mode"],
+            "uid": owner["uid"],
+            "gid": owner["gid"],
+        }
 
-    def apply(self, run: str, contents: Dict[str, bytes]) -> List[Dict[str, Any]]:
+    def apply(self, run: str, contents: dict[str, bytes]) -> list[dict[str, Any]]:
         """Swaps in the patched bytes of every file, in order, or puts back those already swapped and raises.
 
         All of them must compile under this Python, which is the server's, before the first is touched.
@@ -129,7 +154,7 @@ class Journal:
             if path not in entries or sha256(data) not in entries[path]["patched"]:
                 raise AgentError("no-backup", "%s was not backed up for this patch" % path, path=path)
             _must_compile(path, data)
-        done = []  # type: List[Dict[str, Any]]
+        done: list[dict[str, Any]] = []
         try:
             for path, data in contents.items():
                 done.append(self._swap(run, entries[path], data))
@@ -139,7 +164,7 @@ class Journal:
             raise
         return done
 
-    def _swap(self, run: str, entry: Dict[str, Any], data: bytes) -> Dict[str, Any]:
+    def _swap(self, run: str, entry: dict[str, Any], data: bytes) -> dict[str, Any]:
         path, wanted, now = entry["path"], sha256(data), _digest(entry["path"])
         if now == wanted:
             remove_bytecode(path)
@@ -151,7 +176,7 @@ class Journal:
         self.note("swapped", run=run, path=path, now=wanted)
         return {"path": path, "from": now, "to": wanted, "changed": True}
 
-    def rollback(self, run: str) -> Dict[str, Any]:
+    def rollback(self, run: str) -> dict[str, Any]:
         """Puts every original back. Files that are neither original nor ours are left, and named.
 
         Returns files: [{path, state: restored | original | removed | foreign, ...}] and nothing: true if there was
@@ -162,13 +187,18 @@ class Journal:
             return {"nothing": True, "files": []}
         results = [self._restore(run, entry) for entry in reversed(manifest["files"])]
         if all(result["state"] != "foreign" for result in results):
-            self.write(os.path.join("history", "%s.json" % manifest["run"]), dict(manifest, rolled_back=time.time(), rolled_back_by=run))
+            self.write(
+                os.path.join("history", "%s.json" % manifest["run"]),
+                dict(manifest, rolled_back=time.time(), rolled_back_by=run),
+            )
             self.remove("manifest.json")
         nothing = all(result["state"] == "original" for result in results)
-        self.note("rollback", run=run, of=manifest["run"], files=[[result["path"], result["state"]] for result in results])
+        self.note(
+            "rollback", run=run, of=manifest["run"], files=[[result["path"], result["state"]] for result in results]
+        )
         return {"nothing": nothing, "files": results, "of": manifest["run"]}
 
-    def _restore(self, run: str, entry: Dict[str, Any]) -> Dict[str, Any]:
+    def _restore(self, run: str, entry: dict[str, Any]) -> dict[str, Any]:
         path, original, now = entry["path"], entry["original"], _digest(entry["path"])
         _sweep_temporaries(path)
         result = {"path": path, "original": original, "found": now, "state": "original"}
@@ -193,7 +223,7 @@ class Journal:
             remove_bytecode(path)
         return result
 
-    def _restore_owner(self, entry: Dict[str, Any]) -> str:
+    def _restore_owner(self, entry: dict[str, Any]) -> str:
         """An original put back by hand may have lost its mode or owner."""
         info = os.stat(entry["path"])
         if (info.st_mode & 0o7777, info.st_uid, info.st_gid) == (entry["mode"], entry["uid"], entry["gid"]):
@@ -205,7 +235,7 @@ class Journal:
             raise os_error(error, "cannot restore owner and mode of %s" % entry["path"]) from error
         return "restored"
 
-    def states(self) -> List[Dict[str, Any]]:
+    def states(self) -> list[dict[str, Any]]:
         """Every file of the manifest and what it is now: original, patched, foreign or missing."""
         found = []
         for entry in (self.read("manifest.json") or {"files": []})["files"]:
@@ -220,7 +250,7 @@ class Journal:
         return found
 
 
-def _digest(path: str) -> Optional[str]:
+def _digest(path: str) -> str | None:
     return sha256(read_bytes(path)) if os.path.lexists(path) else None
 
 
@@ -237,12 +267,15 @@ def _must_compile(path: str, data: bytes) -> None:
     try:
         compile(data, path, "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
-        raise AgentError("does-not-compile", "the server's Python cannot compile the patched %s: %s" % (path, error), path=path) from error
+        raise AgentError(
+            "does-not-compile", "the server's Python cannot compile the patched %s: %s" % (path, error), path=path
+        ) from error
 
 
-def parse_contents(files: List[Dict[str, Any]], data: bytes) -> Dict[str, bytes]:
+def parse_contents(files: list[dict[str, Any]], data: bytes) -> dict[str, bytes]:
     """Path -> bytes from the sizes in `files` and the raw bytes of the frame, checked against each sha256."""
-    contents, at = {}, 0  # type: Tuple[Dict[str, bytes], int]
+    contents: dict[str, bytes] = {}
+    at = 0
     for file in files:
         piece = data[at : at + file["size"]]
         at += file["size"]

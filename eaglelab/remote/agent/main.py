@@ -8,14 +8,14 @@ import json
 import os
 import sys
 import traceback
-from typing import Any, BinaryIO, Dict, List, Optional
+from typing import Any, BinaryIO
 
 from eaglelab.remote.agent.facts import facts
 from eaglelab.remote.agent.files import describe_file, os_error, read_bytes, sed
 from eaglelab.remote.agent.http import generate, request
 from eaglelab.remote.agent.journal import Journal, parse_contents, state_folder
 from eaglelab.remote.agent.server import Server
-from eaglelab.remote.agent.wire import READY, AgentError, Beat, Reply, encode_frame, read_frame
+from eaglelab.remote.agent.wire import READY, AgentError, Reply, encode_frame, read_frame
 
 __all__ = ["Agent", "serve"]
 
@@ -23,17 +23,21 @@ _CHUNK = 4 << 20
 
 
 class Agent:
-    """The operations by name: `op_NAME(beat, data, **arguments)` returns a message, or a message and raw bytes."""
+    """The operations by name: `op_NAME(**arguments)` returns a message, or a message and raw bytes.
 
-    def __init__(self, journal: Journal) -> None:
+    Raw bytes that came beside the request are the argument `data`; `beat` sends news while an operation works.
+    """
+
+    def __init__(self, journal: Journal, out: BinaryIO) -> None:
         self.journal = journal
+        self.out = out
         self.server = Server(journal)
-        self.locked = None  # type: Optional[int]
+        self.locked: int | None = None
 
-    def op_facts(self, beat: Beat, data: bytes, **about: Any) -> Any:
+    def op_facts(self, **about: Any) -> Any:
         return facts(self.journal, **about)
 
-    def op_lock(self, beat: Beat, data: bytes, holder: Dict[str, Any]) -> Any:
+    def op_lock(self, holder: dict[str, Any]) -> Any:
         """One operator a host: held until this agent ends, however it ends. Raises `locked` with the holder."""
         if self.locked is not None:
             return {}
@@ -54,41 +58,49 @@ class Agent:
         self.locked = descriptor
         return {}
 
-    def op_read(self, beat: Beat, data: bytes, path: str) -> Any:
+    def op_read(self, path: str) -> Any:
         found = describe_file(os.path.expanduser(path))
         return found, read_bytes(found["path"])
 
-    def op_sed(self, beat: Beat, data: bytes, path: str, ranges: List[List[int]]) -> Any:
+    def op_sed(self, path: str, ranges: list[list[int]]) -> Any:
         return {"lines": sed(path, ranges)}
 
-    def op_backup(self, beat: Beat, data: bytes, run: str, patch: str, by: str, files: List[Dict[str, Any]], originals: List[Dict[str, Any]]) -> Any:
+    def op_backup(
+        self,
+        run: str,
+        patch: str,
+        by: str,
+        files: list[dict[str, Any]],
+        originals: list[dict[str, Any]],
+        data: bytes = b"",
+    ) -> Any:
         return self.journal.backup(run, patch, by, files, parse_contents(originals, data))
 
-    def op_apply(self, beat: Beat, data: bytes, run: str, files: List[Dict[str, Any]]) -> Any:
+    def op_apply(self, run: str, files: list[dict[str, Any]], data: bytes = b"") -> Any:
         return {"files": self.journal.apply(run, parse_contents(files, data))}
 
-    def op_rollback(self, beat: Beat, data: bytes, run: str) -> Any:
+    def op_rollback(self, run: str) -> Any:
         return self.journal.rollback(run)
 
-    def op_start(self, beat: Beat, data: bytes, **what: Any) -> Any:
+    def op_start(self, **what: Any) -> Any:
         return self.server.start(**what)
 
-    def op_status(self, beat: Beat, data: bytes) -> Any:
+    def op_status(self) -> Any:
         return dict(self.server.status(), manifest=self.journal.read("manifest.json"), states=self.journal.states())
 
-    def op_stop(self, beat: Beat, data: bytes, run: str, grace: float) -> Any:
-        return self.server.stop(run, grace, beat)
+    def op_stop(self, run: str, grace: float) -> Any:
+        return self.server.stop(run, grace, self.beat)
 
-    def op_stop_foreign(self, beat: Beat, data: bytes, run: str, port: int, grace: float) -> Any:
-        return self.server.stop_foreign(run, port, grace, beat)
+    def op_stop_foreign(self, run: str, port: int, grace: float) -> Any:
+        return self.server.stop_foreign(run, port, grace, self.beat)
 
-    def op_poll(self, beat: Beat, data: bytes, path: str, offset: int, http: Dict[str, Any]) -> Any:
+    def op_poll(self, path: str, offset: int, http: dict[str, Any]) -> Any:
         """One look at a starting server: its process, its health, what it wrote since `offset`."""
         health = request(http["host"], http["port"], "GET", http["path"], None, http["key"], http["timeout"])
-        tail, written = self.op_tail(beat, b"", path=path, offset=offset, limit=_CHUNK)
+        tail, written = self.op_tail(path, offset, _CHUNK)
         return dict(self.server.status(), health=health, **tail), written
 
-    def op_tail(self, beat: Beat, data: bytes, path: str, offset: int, limit: int) -> Reply:
+    def op_tail(self, path: str, offset: int, limit: int) -> Reply:
         """Bytes of a file from `offset` on; from its start if it has become shorter (rotated or truncated)."""
         path = os.path.expanduser(path)
         if not os.path.exists(path):
@@ -102,46 +114,56 @@ class Agent:
         except OSError as error:
             raise os_error(error, "cannot read %s" % path) from error
 
-    def op_loaded(self, beat: Beat, data: bytes, key: str, seconds: float) -> Any:
+    def op_loaded(self, key: str, seconds: float) -> Any:
         """Remembers how long a load took, for the estimate of the next one."""
         loads = self.journal.read("loads.json") or {}
         loads[key] = (loads.get(key, []) + [round(seconds, 1)])[-5:]
         self.journal.write("loads.json", loads)
         return {}
 
-    def op_list(self, beat: Beat, data: bytes, pattern: str) -> Any:
+    def op_list(self, pattern: str) -> Any:
         return {"paths": sorted(glob.glob(os.path.expanduser(pattern)))}
 
-    def op_http(self, beat: Beat, data: bytes, **what: Any) -> Any:
+    def op_http(self, **what: Any) -> Any:
         return request(**what)
 
-    def op_generate(self, beat: Beat, data: bytes, **what: Any) -> Any:
-        return generate(beat=beat, **what)
+    def op_generate(self, **what: Any) -> Any:
+        return generate(beat=self.beat, **what)
 
-    def answer(self, message: Dict[str, Any], data: bytes, out: BinaryIO) -> None:
+    def beat(self, news: dict[str, Any]) -> None:
+        self.send({"beat": news})
+
+    def send(self, frame: dict[str, Any], raw: bytes = b"") -> None:
+        self.out.write(encode_frame(frame, raw))
+        self.out.flush()
+
+    def answer(self, message: dict[str, Any], data: bytes) -> None:
         """Runs one request and writes its frames. Whatever goes wrong becomes an answer; the loop goes on."""
-
-        def send(frame: Dict[str, Any], raw: bytes = b"") -> None:
-            out.write(encode_frame(frame, raw))
-            out.flush()
-
         try:
             operation = getattr(self, "op_" + message["op"])
-            result = operation(lambda news: send({"beat": news}), data, **message["args"])
+            result = operation(**message["args"], **({"data": data} if data else {}))
         except AgentError as error:
-            send({"error": {"code": error.code, "what": error.what, "details": error.details}})
+            self.send({"error": {"code": error.code, "what": error.what, "details": error.details}})
         except BrokenPipeError:
             raise
         except Exception as error:
-            send({"error": {"code": "bug", "what": "%s: %s" % (type(error).__name__, error), "details": {"traceback": traceback.format_exc()}}})
+            self.send(
+                {
+                    "error": {
+                        "code": "bug",
+                        "what": "%s: %s" % (type(error).__name__, error),
+                        "details": {"traceback": traceback.format_exc()},
+                    }
+                }
+            )
         else:
             frame, raw = result if isinstance(result, tuple) else (result, b"")
-            send({"ok": frame}, raw)
+            self.send({"ok": frame}, raw)
 
 
 def serve(source: BinaryIO, out: BinaryIO) -> None:
     """Answers requests until the controller closes the stream or is gone."""
-    agent = Agent(Journal(state_folder()))
+    agent = Agent(Journal(state_folder()), out)
     out.write(READY)
     out.flush()
     try:
@@ -149,6 +171,7 @@ def serve(source: BinaryIO, out: BinaryIO) -> None:
             frame = read_frame(source)
             if frame is None:
                 return
-            agent.answer(frame[0], frame[1], out)
+            agent.answer(frame[0], frame[1])
     except BrokenPipeError:
-        sys.stderr = open(os.devnull, "w")  # the controller is gone: nobody is left to tell
+        # The controller is gone. Python would fail once more when it flushes stdout at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -5,9 +5,18 @@ from __future__ import annotations
 import os
 import pwd
 import subprocess
-from typing import Any, Dict, List, Optional, Set
+from typing import Any
 
-__all__ = ["boot_id", "describe", "descendants", "gpu_processes", "listener", "marked", "session_members", "start_ticks"]
+__all__ = [
+    "boot_id",
+    "descendants",
+    "describe",
+    "gpu_processes",
+    "listener",
+    "marked",
+    "session_members",
+    "start_ticks",
+]
 
 
 def boot_id() -> str:
@@ -19,7 +28,7 @@ def boot_id() -> str:
         return ""
 
 
-def _stat(pid: int) -> Optional[List[str]]:
+def _stat(pid: int) -> list[str] | None:
     """Fields of /proc/PID/stat from the third (state) on; the second, the name, may hold blanks and brackets."""
     try:
         with open("/proc/%d/stat" % pid, "rb") as file:
@@ -29,7 +38,7 @@ def _stat(pid: int) -> Optional[List[str]]:
     return text[text.rindex(")") + 2 :].split()
 
 
-def start_ticks(pid: int) -> Optional[int]:
+def start_ticks(pid: int) -> int | None:
     """When the process started, in clock ticks since boot; None if it is gone or only a zombie.
 
     Together with the pid it names one process: pids are used again, start times are not.
@@ -40,11 +49,11 @@ def start_ticks(pid: int) -> Optional[int]:
     return int(fields[19])
 
 
-def _pids() -> List[int]:
+def _pids() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
-def session_members(session: int, leader_start: int) -> Set[int]:
+def session_members(session: int, leader_start: int) -> set[int]:
     """Living processes of the session whose leader was started at `leader_start`.
 
     The kernel gives the leader's pid to nobody else while the session has members. So a session without its leader
@@ -61,7 +70,7 @@ def session_members(session: int, leader_start: int) -> Set[int]:
     return found
 
 
-def marked(mark: str) -> Set[int]:
+def marked(mark: str) -> set[int]:
     """Living processes that carry `mark` (NAME=value) in the environment they were started with.
 
     Finds what left our session. Not the only test: a process that sets its title may overwrite its environment.
@@ -78,9 +87,9 @@ def marked(mark: str) -> Set[int]:
     return found
 
 
-def descendants(root: int) -> Set[int]:
+def descendants(root: int) -> set[int]:
     """`root` and all living processes below it."""
-    children: Dict[int, List[int]] = {}
+    children: dict[int, list[int]] = {}
     for pid in _pids():
         fields = _stat(pid)
         if fields is not None and fields[0] not in "ZX":
@@ -94,7 +103,7 @@ def descendants(root: int) -> Set[int]:
     return found
 
 
-def describe(pid: int) -> Dict[str, Any]:
+def describe(pid: int) -> dict[str, Any]:
     """pid, user and command line, for naming a process to a person."""
     try:
         with open("/proc/%d/cmdline" % pid, "rb") as file:
@@ -109,7 +118,7 @@ def describe(pid: int) -> Dict[str, Any]:
     return {"pid": pid, "user": user, "command": command[:500]}
 
 
-def _listening_inodes(port: int) -> Set[str]:
+def _listening_inodes(port: int) -> set[str]:
     inodes = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         try:
@@ -124,7 +133,7 @@ def _listening_inodes(port: int) -> Set[str]:
     return inodes
 
 
-def listener(port: int) -> Optional[Dict[str, Any]]:
+def listener(port: int) -> dict[str, Any] | None:
     """Who listens on a TCP port: pid, user, command; None if nobody. pid 0: a process we may not look into."""
     inodes = _listening_inodes(port)
     if not inodes:
@@ -141,7 +150,7 @@ def listener(port: int) -> Optional[Dict[str, Any]]:
     return {"pid": 0, "user": "?", "command": "a process of another user"}
 
 
-def gpu_processes() -> Optional[Dict[int, str]]:
+def gpu_processes() -> dict[int, str] | None:
     """pid -> used GPU memory (MiB, as printed) for all compute processes; None where there is no nvidia-smi."""
     command = ["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"]
     try:

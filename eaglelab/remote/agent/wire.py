@@ -6,7 +6,7 @@ Raw bytes travel beside the JSON because logs and source files are bytes, not te
 from __future__ import annotations
 
 import json
-from typing import Any, BinaryIO, Callable, Dict, Optional, Tuple
+from typing import Any, BinaryIO, Callable, Dict, Tuple
 
 __all__ = ["READY", "AgentError", "Beat", "Reply", "decode_header", "encode_frame", "read_frame"]
 
@@ -31,12 +31,12 @@ class AgentError(Exception):
         self.details = details
 
 
-def encode_frame(message: Dict[str, Any], data: bytes = b"") -> bytes:
+def encode_frame(message: dict[str, Any], data: bytes = b"") -> bytes:
     body = json.dumps(message, separators=(",", ":")).encode()
     return b"%s %d %d\n" % (_MAGIC, len(body), len(data)) + body + data
 
 
-def decode_header(line: bytes) -> Tuple[int, int]:
+def decode_header(line: bytes) -> tuple[int, int]:
     """Lengths of the JSON and of the raw bytes that follow. Raises ValueError on anything that is no header."""
     magic, body, data = line.split()
     if magic != _MAGIC:
@@ -44,7 +44,7 @@ def decode_header(line: bytes) -> Tuple[int, int]:
     return int(body), int(data)
 
 
-def read_frame(stream: BinaryIO) -> Optional[Reply]:
+def read_frame(stream: BinaryIO) -> Reply | None:
     """The next frame, or None at the end of the stream."""
     line = stream.readline()
     if not line:
