@@ -16,12 +16,16 @@ PROC = Path("/proc")
 
 
 def start_time(pid: int) -> str:
-    """When a process began (clock ticks since boot, as text); "" where there is none. With the pid it is unique."""
+    """When a living process began (clock ticks since boot, as text); with the pid it is unique.
+
+    "" where there is none, or where it has ended and nobody has asked for its exit code yet.
+    """
     try:
         stat = (PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
-    return stat.rpartition(")")[2].split()[19]
+    fields = stat.rpartition(")")[2].split()
+    return "" if fields[0] in "ZX" else fields[19]
 
 
 def marked(mark: str) -> list[int]:

@@ -52,92 +52,113 @@ def _environment(home: Path, user: str, mark: str, asked: Mapping[str, str]) -> 
     }
 
 
-class _Session:
-    """One command: its process in a session of its own, and the three pumps."""
+class _Sessions:
+    """The commands that clients run. It outlives every connection, so that commands can too."""
 
-    def __init__(self, channel: asyncssh.SSHServerProcess[bytes], child: asyncio.subprocess.Process) -> None:
-        self._channel, self._child = channel, child
+    def __init__(self, home: Path, user: str, mark: str) -> None:
+        self._home, self._user, self._mark = home, user, mark
+        self._running: set[asyncio.Task[None]] = set()
 
-    async def run(self) -> None:
-        """Until the command has ended and its output is through (as sshd: a child that keeps a pipe open counts)."""
-        child = self._child
-        if child.stdin is None or child.stdout is None or child.stderr is None:
-            raise RuntimeError("the command was started without pipes")
-        feeding = asyncio.create_task(self._feed(child.stdin))
-        out = self._pump(child.stdout, self._channel.stdout)
-        err = self._pump(child.stderr, self._channel.stderr)
-        await asyncio.gather(out, err)
-        code = await child.wait()
-        feeding.cancel()
-        if code < 0:
-            self._channel.exit_with_signal(signal.Signals(-code).name.removeprefix("SIG"))
-        else:
-            self._channel.exit(code)
-
-    async def _pump(self, source: asyncio.StreamReader, target: asyncssh.SSHWriter[bytes]) -> None:
-        while data := await source.read(CHUNK):
-            target.write(data)
-            await target.drain()
-
-    async def _feed(self, target: asyncio.StreamWriter) -> None:
-        """Client to stdin; a signal request goes to the whole process group."""
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            while True:
-                try:
-                    data = await self._channel.stdin.read(CHUNK)
-                except asyncssh.SignalReceived as request:
-                    self._signal(request.signal)
-                    continue
-                except (asyncssh.BreakReceived, asyncssh.TerminalSizeChanged):
-                    continue
-                if not data:
-                    break
-                target.write(data)
-                await target.drain()
-        target.close()
-
-    def _signal(self, name: str) -> None:
-        number = getattr(signal, f"SIG{name}", None)
-        if number is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._child.pid, number)
+    async def serve(self, channel: asyncssh.SSHServerProcess[bytes]) -> None:
+        """Run what a session asks for; without a command, a shell that reads stdin."""
+        argv = ["/bin/sh"] if channel.command is None else ["/bin/sh", "-c", channel.command]
+        environment = _environment(self._home, self._user, self._mark, channel.env)
+        # asyncssh drops its own tasks with the connection; this one goes on until the command has ended
+        task = asyncio.create_task(_run(channel, argv, self._home, environment))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
 
 
-async def _serve_process(channel: asyncssh.SSHServerProcess[bytes], home: Path, user: str, mark: str) -> None:
-    """Run what a session asks for; without a command, a shell that reads stdin."""
-    argv = ["/bin/sh"] if channel.command is None else ["/bin/sh", "-c", channel.command]
+async def _run(
+    channel: asyncssh.SSHServerProcess[bytes], argv: list[str], cwd: Path, environment: dict[str, str]
+) -> None:
+    """One command, in a session of its own, with pumps between its pipes and the channel.
+
+    As with sshd, the session lasts until the command has ended and nobody holds its output any more. A client that
+    goes away closes the pipes and leaves the command alone.
+    """
+    pipes = [os.pipe() for _ in range(3)]
+    (stdin, feed), (out, stdout), (err, stderr) = pipes
     try:
         child = await asyncio.create_subprocess_exec(
-            *argv,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            cwd=home,
-            env=_environment(home, user, mark, channel.env),
-            start_new_session=True,
-            limit=CHUNK,
+            *argv, stdin=stdin, stdout=stdout, stderr=stderr, cwd=cwd, env=environment, start_new_session=True
         )
     except (OSError, ValueError) as error:
+        for fd in (feed, out, err):
+            os.close(fd)
         channel.stderr.write(f"lab: {error}\n".encode())
         channel.exit(126)
         return
-    # A client that goes away ends the pumps and closes the pipes; the command lives on, as under sshd.
-    with contextlib.suppress(asyncssh.Error, ConnectionError):
-        await _Session(channel, child).run()
+    finally:
+        for fd in (stdin, stdout, stderr):
+            os.close(fd)
+    feeding = asyncio.create_task(_feed(channel, feed, child.pid))
+    try:
+        await asyncio.gather(_pump(out, channel.stdout), _pump(err, channel.stderr))
+        code = await child.wait()
+        if code < 0:
+            channel.exit_with_signal(signal.Signals(-code).name.removeprefix("SIG"))
+        else:
+            channel.exit(code)
+    except (asyncssh.Error, OSError):
+        await child.wait()
+    finally:
+        feeding.cancel()
+
+
+async def _pump(fd: int, target: asyncssh.SSHWriter[bytes]) -> None:
+    """From a pipe to the client, at the pace of the client; the pipe is closed at the end."""
+    reader = asyncio.StreamReader(limit=CHUNK)
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(fd, "rb", buffering=0)
+    )
+    try:
+        while data := await reader.read(CHUNK):
+            target.write(data)
+            await target.drain()
+    finally:
+        transport.close()
+
+
+async def _feed(channel: asyncssh.SSHServerProcess[bytes], fd: int, group: int) -> None:
+    """From the client to stdin, end of file included; a signal request goes to the whole process group."""
+    loop = asyncio.get_running_loop()
+    protocol = asyncio.StreamReaderProtocol(asyncio.StreamReader())
+    transport, _ = await loop.connect_write_pipe(lambda: protocol, os.fdopen(fd, "wb", buffering=0))
+    target = asyncio.StreamWriter(transport, protocol, None, loop)
+    try:
+        while data := await _next(channel, group):
+            target.write(data)
+            await target.drain()
+    except (asyncssh.Error, OSError):
+        pass  # the command reads no more, or the client is gone
+    finally:
+        target.close()
+
+
+async def _next(channel: asyncssh.SSHServerProcess[bytes], group: int) -> bytes:
+    """The client's next bytes; signals that come before them are passed on."""
+    while True:
+        try:
+            return await channel.stdin.read(CHUNK)
+        except asyncssh.SignalReceived as request:
+            number = getattr(signal, f"SIG{request.signal}", None)
+            if number is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(group, number)
+        except (asyncssh.BreakReceived, asyncssh.TerminalSizeChanged):
+            continue
 
 
 async def _serve(options: argparse.Namespace) -> None:
-    home, key = Path(options.home), asyncssh.read_public_key(options.authorized)
-
-    async def process(channel: asyncssh.SSHServerProcess[bytes]) -> None:
-        await _serve_process(channel, home, options.user, options.mark)
-
+    key = asyncssh.read_public_key(options.authorized)
+    sessions = _Sessions(Path(options.home), options.user, options.mark)
     server = await asyncssh.listen(
         "127.0.0.1",
         options.port,
         server_factory=lambda: _Server(options.user, key),
         server_host_keys=[options.host_key],
-        process_factory=process,
+        process_factory=sessions.serve,
         sftp_factory=True,
         encoding=None,
         line_editor=False,

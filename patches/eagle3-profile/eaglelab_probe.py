@@ -395,7 +395,7 @@ def _sglang():
         from sglang.version import __version__
     except Exception:
         return "unknown"
-    return __version__
+    return str(__version__)
 
 
 def _log(text):

@@ -10,6 +10,7 @@ import sys
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
+from http import HTTPStatus
 from typing import Any
 
 from .args import Release, ServerArgs
@@ -61,8 +62,8 @@ class Routes:
         """Answer and write uvicorn's access line to stdout."""
         reply = await self._answer(request)
         stamp = time.strftime("%Y-%m-%d %H:%M:%S")
-        line = f'{request.peer} - "{request.method} {request.path} HTTP/1.1" {reply.status}'
-        sys.stdout.write(f"[{stamp}] INFO:     {line} {'OK' if reply.status == 200 else ''}".rstrip() + "\n")
+        line = f'{request.peer} - "{request.method} {request.path} HTTP/1.1" {reply.status} {HTTPStatus(reply.status).phrase}'
+        sys.stdout.write(f"[{stamp}] INFO:     {line}\n")
         sys.stdout.flush()
         return reply
 

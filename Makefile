@@ -1,0 +1,42 @@
+# Everything runs in .venv, which these targets make by themselves. Needs Python 3.10 or later and make; no root.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+LAB_RELEASES ?= 0.5.9 0.5.12
+
+.PHONY: help demo test lint format bench-deploy clean
+help:            ## show this
+	@grep -E '^[a-z-]+: .*##|^[a-z-]+:  +##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 16
+
+$(VENV)/.run: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "eaglelab needs Python 3.10 or later: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || $(PYTHON) -m virtualenv -q $(VENV) || { rm -rf $(VENV); echo "this Python cannot make virtual environments: install python3-venv, or: pip install --user virtualenv" >&2; exit 1; }
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[lab]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[lab,dev]'
+	@touch $@
+
+demo: $(VENV)/.run                 ## the whole road on the embedded lab: deploy, bench, rollback
+	@$(BIN)/invoke demo
+
+test: $(VENV)/.dev                 ## all tests; those on OpenSSH's sshd where there is one
+	@sh tests/ensure-sshd
+	@$(BIN)/python -m eaglelab.lab.provision $(LAB_RELEASES)
+	$(BIN)/python -m pytest $(TESTS)
+
+lint: $(VENV)/.dev                 ## lint, format and types
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+format: $(VENV)/.dev               ## put the code into shape
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench-deploy: $(VENV)/.run         ## how long deploy-profiling takes on the lab with a load of 3 s (goal: 8 s)
+	@$(BIN)/python tests/benchmarks/deploy.py
+
+clean:                             ## remove what these targets made
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info

@@ -1,0 +1,25 @@
+"""What holds for every test: nothing but loopback is contacted, and nothing of the user's own set-up is read."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+GUARD = Path(__file__).parent / "guard"
+sys.path.insert(0, str(GUARD))
+
+import loopback_guard  # noqa: E402 - found through the line above
+
+loopback_guard.install()
+os.environ["EAGLELAB_LOOPBACK_ONLY"] = "1"
+os.environ["PYTHONPATH"] = os.pathsep.join([str(GUARD), *filter(None, [os.environ.get("PYTHONPATH")])])
+os.environ.pop("EAGLELAB_HOST", None)
+
+
+@pytest.fixture
+def project() -> Path:
+    """The root of this project: inventory.yaml, playbooks/ and patches/ lie there."""
+    return Path(__file__).parent.parent
