@@ -54,6 +54,8 @@ class ServerArgs:
     speculative_num_steps: int | None = None
     speculative_eagle_topk: int | None = None
     speculative_num_draft_tokens: int | None = None
+    speculative_adaptive: bool = False
+    speculative_adaptive_config: str | None = None
     load_seconds: float | None = None
     other: dict[str, Flag] = field(default_factory=dict)
 

@@ -28,6 +28,8 @@ class Worker(Protocol):
 
     @property
     def overlap(self) -> bool: ...
+    @property
+    def draft_tokens(self) -> int: ...
     def prefill(self, requests: list[Request]) -> None: ...
     def decode(self, requests: list[Request]) -> Result: ...
     def before_next(self) -> None: ...
@@ -38,6 +40,7 @@ class PlainWorker:
     """Decoding without speculation: one token a step, the whole of it on the GPU."""
 
     overlap = False
+    draft_tokens = 0
 
     def __init__(self, gpu: Gpu) -> None:
         self._gpu = gpu
@@ -209,7 +212,7 @@ class Scheduler:
             throughput=interval.throughput,
             accepted=interval.accepted,
             verifies=interval.verifies,
-            draft_tokens=self.args.speculative_num_draft_tokens or 0,
+            draft_tokens=self.worker.draft_tokens,
         )
         logger.info(decode_line(stats, self.release))
         interval.total_accepted += interval.accepted

@@ -12,6 +12,7 @@ import importlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .adaptive import controller_of
 from .args import Release, ServerArgs
 from .batch import Batch, Result
 from .device import Gpu
@@ -33,10 +34,10 @@ class SpecWorker:
     def __init__(self, module: str, class_name: str, gpu: Gpu, args: ServerArgs, release: Release) -> None:
         self._gpu = gpu
         self._release = release
-        self._steps = args.speculative_num_steps or 0
         self.overlap = class_name.endswith("V2") and not args.disable_overlap_schedule
         self._is_v2 = class_name.endswith("V2")
-        worker_type = getattr(importlib.import_module(f"sglang.srt.speculative.{module}"), class_name)
+        loaded = importlib.import_module(f"sglang.srt.speculative.{module}")
+        worker_type = getattr(loaded, class_name)
         entry = entry_name(worker_type)
         self._source = source_of(worker_type, entry)
         self.instance = object.__new__(worker_type)
@@ -52,7 +53,6 @@ class SpecWorker:
             device="cuda",
             gpu_id=0,
             tp_rank=0,
-            adaptive_controller=None,
             enable_nan_detection=False,
             plan_stream=None,
             model_runner=Stub(),
@@ -60,6 +60,16 @@ class SpecWorker:
             verify=self._verify,
             **(self._v2_parts() if self._is_v2 else self._v1_parts()),
         )
+        self.instance.adaptive_controller = controller_of(loaded, self.instance, args)
+
+    @property
+    def steps(self) -> int:
+        """K of the next cycle; the adaptive controller may change it between cycles."""
+        return int(self.instance.speculative_num_steps)
+
+    @property
+    def draft_tokens(self) -> int:
+        return int(self.instance.speculative_num_draft_tokens)
 
     def _v1_parts(self) -> dict[str, Any]:
         return {
@@ -85,6 +95,7 @@ class SpecWorker:
             "_draft_worker": draft_worker,
             "target_worker": target_worker,
             "_target_worker": target_worker,
+            "_build_trivial_verify_input": lambda _batch: StubObject(is_verify_input=lambda: True),
         }
 
     # What the entry calls ---------------------------------------------------------------------------------------
@@ -92,12 +103,12 @@ class SpecWorker:
     def _draft(self, batch: Batch, *_args: Any, **_kwargs: Any) -> StubObject:
         if not self._is_v2:
             self._gpu.stream.synchronize()  # `sum(seq_lens).item()` in v1: the re-extend before is drained here
-        self._gpu.run(self._gpu.costs.draft(self._steps, len(batch)), "draft")
+        self._gpu.run(self._gpu.costs.draft(self.steps, len(batch)), "draft")
         return StubObject(is_verify_input=lambda: True)
 
     def _verify(self, batch: Batch, *_args: Any, **_kwargs: Any) -> Any:
-        self._correct = [request.draw(self._gpu.acceptance, self._steps) for request in batch.reqs]
-        self._gpu.run(self._gpu.costs.verify(self._steps, len(batch)), "verify")
+        self._correct = [request.draw(self._gpu.acceptance, self.steps) for request in batch.reqs]
+        self._gpu.run(self._gpu.costs.verify(self.steps, len(batch)), "verify")
         return self._verified_v2() if self._is_v2 else self._verified_v1(batch)
 
     def _verified_v1(self, batch: Batch) -> Any:
