@@ -1,18 +1,23 @@
 """The commands. Each reads its options and calls the package; `invoke --list` shows them, `invoke --help NAME` one.
 
-Imports stand inside the commands, so that `invoke --list` is there at once.
+Imports stand inside the commands, so that `invoke --list` is there at once. Options are written out in full: a short
+form that Invoke makes up would mean another option from one command to the next.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from invoke import Context, Exit, task
+from invoke import Context, Exit
+from invoke import task as invoke_task
 
 PROJECT = Path(__file__).resolve().parent
+
+task = partial(invoke_task, auto_shortflags=False)
 
 COMMON = {
     "host": "host or group of the inventory, NAME[,NAME] (else EAGLELAB_HOST, else its default_host)",
@@ -60,7 +65,7 @@ def deploy_profiling(
     debug=False,
     inventory=None,
 ):  # type: ignore[no-untyped-def]
-    """Patch the EAGLE worker, start the server with the probe, drive it, bring the profile home."""
+    """Patch, start, drive, and bring the profile home."""
 
     def work(outcome: Any, say: Any) -> None:
         from eaglelab.commands.options import one_step, whole
@@ -69,7 +74,7 @@ def deploy_profiling(
         chosen = {
             "patch": patch,
             "tokens": whole(tokens, "--tokens", least=32),
-            **({"steps": one_step(steps)} if steps else {}),
+            **({} if steps is None else {"steps": one_step(steps)}),
         }
         play(
             _request("deploy-profiling", host, inventory, check, takeover=takeover, vars=chosen),
@@ -110,7 +115,7 @@ def bench(
     debug=False,
     inventory=None,
 ):  # type: ignore[no-untyped-def]
-    """Measure throughput, latency and phases for the named step counts."""
+    """Measure throughput and phases, one load a step count."""
 
     def work(outcome: Any, say: Any) -> None:
         from eaglelab.commands.bench import bench as measure
@@ -131,7 +136,7 @@ def bench(
 
 @task(help=COMMON)
 def rollback(c: Context, host=None, check=False, json=False, debug=False, inventory=None):  # type: ignore[no-untyped-def]
-    """Stop our server and put every original back; from any machine, as often as you like."""
+    """Stop our server and put every original back."""
 
     def work(outcome: Any, say: Any) -> None:
         from eaglelab.commands.play import play
@@ -200,7 +205,7 @@ def doctor(c: Context, host=None, check=False, json=False, debug=False, inventor
 
 @task(help=COMMON)
 def status(c: Context, host=None, check=False, json=False, debug=False, inventory=None):  # type: ignore[no-untyped-def]
-    """Show what is patched, which server of ours runs, what the host remembers."""
+    """Show what is patched and which server of ours runs."""
 
     def work(outcome: Any, say: Any) -> None:
         from eaglelab.commands.look import status as look
@@ -225,7 +230,7 @@ def logs(c: Context, host=None, lines="20", check=False, json=False, debug=False
 
 @task(help=COMMON)
 def stop(c: Context, host=None, check=False, json=False, debug=False, inventory=None):  # type: ignore[no-untyped-def]
-    """End the server that eaglelab started; a patch stays in place."""
+    """End our server and nothing else; a patch stays."""
 
     def work(outcome: Any, say: Any) -> None:
         from eaglelab.commands.look import stop as end
@@ -243,7 +248,7 @@ def stop(c: Context, host=None, check=False, json=False, debug=False, inventory=
     }
 )
 def report(c: Context, log=None, run=None, json=False, debug=False):  # type: ignore[no-untyped-def]
-    """Show a run's profile again, or what any server log says."""
+    """Show a run's profile again, or what a server log says."""
 
     def work(outcome: Any, say: Any) -> None:
         from eaglelab.commands.files import report as show
@@ -262,7 +267,7 @@ def report(c: Context, log=None, run=None, json=False, debug=False):  # type: ig
     }
 )
 def patch_check(c: Context, file=None, out=None, patch="eagle3-profile", json=False, debug=False):  # type: ignore[no-untyped-def]
-    """Plan the patch for a local copy of a worker: anchors, diff, and whether it applies."""
+    """Plan the patch for a local copy of a worker file."""
 
     def work(outcome: Any, say: Any) -> None:
         from eaglelab.commands.files import patch_check as plan
@@ -283,7 +288,7 @@ def patch_check(c: Context, file=None, out=None, patch="eagle3-profile", json=Fa
     }
 )
 def lab_up(c: Context, sglang="0.5.9", load_seconds="3", clock_rate="5", model=None, port="0", json=False, debug=False):  # type: ignore[no-untyped-def]
-    """Bring the embedded lab up: host `sim`, with a simulated GPU."""
+    """Bring the embedded lab up: host `sim`, simulated GPU."""
 
     def work(outcome: Any, say: Any) -> None:
         from eaglelab.commands.hosts import lab_root
@@ -318,7 +323,7 @@ def lab_down(c: Context, json=False, debug=False):  # type: ignore[no-untyped-de
 
 @task(help=PLAIN)
 def demo(c: Context, json=False, debug=False):  # type: ignore[no-untyped-def]
-    """Walk the whole road on the embedded lab: deploy, bench, rollback. Contacts nothing but this machine."""
+    """Walk the whole road on a lab: deploy, bench, rollback."""
     os.environ["EAGLELAB_LOOPBACK_ONLY"] = "1"
 
     def work(outcome: Any, say: Any) -> None:

@@ -85,6 +85,15 @@ class Context:
         return self.found.facts
 
     @property
+    def log(self) -> LogMark:
+        """The part of the server's log that belongs to this run. Raises HostError in a playbook without `doctor`."""
+        return self.found.log or LogMark(self.facts["log"], self.facts["log_size"])
+
+    def host_path(self, plan: FilePlan) -> str:
+        """Where on the host a planned file is; the plan itself names it below the package."""
+        return str(self.facts["files"][plan.path]["path"])
+
+    @property
     def spec(self) -> PatchSpec:
         """The patch that `plan` read. Raises HostError in a playbook without it."""
         if self.found.spec is None:

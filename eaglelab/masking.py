@@ -81,6 +81,8 @@ class Masker:
         if isinstance(value, Mapping):
             return self.mapping(value)
         if isinstance(value, list | tuple):
+            if all(isinstance(item, str) for item in value):
+                return self.argv(value)  # it may be a command line
             return [self._value(item) for item in value]
         return value
 

@@ -11,12 +11,45 @@ import tenacity
 from pydantic import ValidationError
 
 from eaglelab.actions.base import Action
-from eaglelab.context import Context
-from eaglelab.errors import AttentionError, EaglelabError, InputError, Interrupted
+from eaglelab.context import Context, Options
+from eaglelab.errors import AttentionError, EaglelabError, HostError, InputError, Interrupted
 from eaglelab.playbook import ActionTask, Block, Entry, Playbook
-from eaglelab.templating import condition, render
+from eaglelab.templating import TemplateError, condition, render
 
-__all__ = ["Runner"]
+__all__ = ["Runner", "check_arguments"]
+
+
+def check_arguments(
+    playbook: Playbook, actions: Mapping[str, Action], builtins: Mapping[str, Any], options: Options
+) -> None:
+    """Fills in every argument that needs no earlier result, so that a wrong value is refused before a host is touched.
+
+    Raises InputError with the task's file and line.
+    """
+    variables = playbook.variables(builtins)
+    for task in playbook.actions():
+        if all(use.name in variables for use in task.uses):
+            action = actions[task.action]
+            args = _arguments(task, action, variables, InputError)
+            if action.check:
+                action.check(options, args)
+
+
+def _arguments(
+    task: ActionTask, action: Action, variables: Mapping[str, Any], refusal: type[EaglelabError] = EaglelabError
+) -> Any:
+    try:
+        return action.args.model_validate(render(task.args, variables))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = str(first["loc"][0]) if first["loc"] else task.action
+        raise refusal(
+            f"{task.action}: {place} cannot be {first['input']!r}: {first['msg']}",
+            where=task.where,
+            hint=f"check the variables that `{place}` is made from",
+        ) from error
+    except TemplateError as error:
+        raise refusal(f"{task.action}: {error.what}", where=task.where, hint=error.hint) from error
 
 
 @dataclass
@@ -31,28 +64,39 @@ class Runner:
 
     def run(self, playbook: Playbook) -> dict[str, Any]:
         """Runs all tasks. Raises the failure that was not rescued; KeyboardInterrupt becomes Interrupted (130)."""
-        builtins = {"host": self.context.host.redacted(), "run": self.context.run}
-        self._variables = playbook.variables(builtins)
+        self._variables = playbook.variables({"host": self.context.host.redacted(), "run": self.context.run})
         try:
             self._entries(playbook.tasks)
         except KeyboardInterrupt as error:
-            raise Interrupted(
-                "interrupted", where=self.context.host.name, hint=f"invoke status --host {self.context.host.name}"
-            ) from error
+            raise self._interrupted() from error
         return self.results
+
+    def _interrupted(self) -> Interrupted:
+        host = self.context.host.name
+        return Interrupted("interrupted", where=host, hint=f"invoke status --host {host} shows what is there")
 
     def _entries(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
-            if not self._wanted(entry.when):
+            if not self._wanted(entry):
                 self._skip(entry)
             elif isinstance(entry, Block):
                 self._block(entry)
             else:
                 self._task(entry)
 
+    def _wanted(self, entry: Entry) -> bool:
+        if not isinstance(entry.when, str):
+            return entry.when is not False
+        try:
+            return condition(entry.when, self._variables)
+        except TemplateError as error:
+            raise EaglelabError(f"when: {error.what}", where=entry.where, hint=error.hint) from error
+
     def _skip(self, entry: Entry) -> None:
         if isinstance(entry, Block):
             self.context.bundle.event(entry.name, "block", "skipped")
+            for inner in (*entry.block, *entry.rescue, *entry.always):
+                self._skip(inner)
             return
         self.context.bundle.event(entry.name, entry.action, "skipped")
         if entry.register:
@@ -61,44 +105,65 @@ class Runner:
     def _block(self, block: Block) -> None:
         """The failure that leads into `rescue` is what a `fail` in there raises again. `always` runs in any case."""
         try:
+            self._guarded(block)
+        except BaseException:
+            try:
+                self._entries(block.always)
+            except Exception as later:  # noqa: BLE001 - the failure that came first stays the failure
+                self.context.say.line(str(later), style="red")
+            raise
+        self._entries(block.always)
+
+    def _guarded(self, block: Block) -> None:
+        try:
             self._entries(block.block)
-        except (EaglelabError, KeyboardInterrupt) as error:
-            if not block.rescue:
+        except (Exception, KeyboardInterrupt) as error:
+            if not block.rescue or self.context.options.check:  # a check leaves nothing to put back
                 raise
-            failure = (
-                error if isinstance(error, EaglelabError) else Interrupted("interrupted", where=self.context.host.name)
-            )
-            self._rescue(block, failure)
-        finally:
-            self._entries(block.always)
+            self._rescue(block, self._failure(error))
+
+    def _failure(self, error: BaseException) -> EaglelabError:
+        """A bug of ours is no reason to leave a host half done, so it leads into `rescue` like any other failure."""
+        if isinstance(error, EaglelabError):
+            return error
+        if isinstance(error, KeyboardInterrupt):
+            return self._interrupted()
+        return HostError(
+            f"unexpected: {type(error).__name__}: {error}",
+            where=self.context.host.name,
+            hint="run it again with --debug and report what it prints",
+        )
 
     def _rescue(self, block: Block, failure: EaglelabError) -> None:
         """Every task of `rescue` gets its turn: a log that cannot be fetched must not keep a rollback from happening."""
-        self.context.say.line(str(failure), style="red")
+        self.context.say.line(f"  failed: {failure.what.splitlines()[0]}", style="red")
         unmended: EaglelabError | None = None
         for entry in block.rescue:
-            if isinstance(entry, ActionTask) and entry.action == "fail":
-                self.context.bundle.event(entry.name, entry.action, "failed", error=failure.what)
-                raise unmended or failure
             try:
+                if isinstance(entry, ActionTask) and entry.action == "fail" and self._wanted(entry):
+                    self.context.bundle.event(entry.name, entry.action, "failed", error=failure.what)
+                    break
                 self._entries([entry])
-            except EaglelabError as error:
+            except KeyboardInterrupt:
+                raise self._attention(failure, Interrupted("interrupted")) from failure
+            except Exception as error:  # noqa: BLE001 - whatever failed here, the tasks that put things back come next
                 self.context.say.line(str(error), style="red")
                 if isinstance(entry, Block) or self.actions[entry.action].restores:
                     unmended = self._attention(failure, error)
-        if unmended:
-            raise unmended
+        else:
+            if not isinstance(failure, Interrupted) and unmended is None:
+                return  # without `fail` the playbook goes on; somebody who stopped it wants it to end
+        raise unmended or failure
 
-    def _attention(self, failure: EaglelabError, error: EaglelabError) -> AttentionError:
+    def _attention(self, failure: EaglelabError, error: Exception) -> AttentionError:
         host = self.context.host.name
+        what = error.what if isinstance(error, EaglelabError) else f"{type(error).__name__}: {error}"
         hint = error.hint if isinstance(error, AttentionError) else f"invoke rollback --host {host}"
-        return AttentionError(
-            f"{failure.what}; then putting things back failed too: {error.what}", where=host, hint=hint
-        )
+        return AttentionError(f"{failure.what}\nthen putting things back failed too: {what}", where=host, hint=hint)
 
     def _task(self, task: ActionTask) -> None:
         context, action = self.context, self.actions[task.action]
-        args = self._arguments(task, action)
+        args = _arguments(task, action, self._variables)
         context.say.line(task.name, style="bold")
         began = self.clock()
         perform = action.preview if context.options.check and action.preview else action.run
@@ -106,7 +171,7 @@ class Runner:
         try:
             result = self._attempts(task)(perform, context, args)
         except BaseException as error:
-            what = error.what if isinstance(error, EaglelabError) else type(error).__name__
+            what = error.what if isinstance(error, EaglelabError) else f"{type(error).__name__}: {error}"
             context.bundle.event(task.name, task.action, "failed", seconds=round(self.clock() - began, 3), error=what)
             raise
         finally:
@@ -115,29 +180,17 @@ class Runner:
         if task.register:
             self._variables[task.register] = self.results[task.register] = result
 
-    def _arguments(self, task: ActionTask, action: Action) -> Any:
-        rendered = render(task.args, self._variables)
-        try:
-            return action.args.model_validate(rendered)
-        except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(str(part) for part in first["loc"])
-            raise InputError(
-                f"{task.action}: {place}: {first['msg']}",
-                where=task.where,
-                hint="see the variables that this task uses",
-            ) from error
-
     def _attempts(self, task: ActionTask) -> tenacity.Retrying:
+        def again(state: tenacity.RetryCallState) -> None:
+            error = state.outcome.exception() if state.outcome else None
+            what = error.what.splitlines()[0] if isinstance(error, HostError) else "failed"
+            self.context.say.line(f"  {what}; attempt {state.attempt_number + 1} of {1 + task.retries}", style="yellow")
+
         return tenacity.Retrying(
-            retry=tenacity.retry_if_exception_type(EaglelabError),
+            retry=tenacity.retry_if_exception_type(HostError),
             stop=tenacity.stop_after_attempt(1 + task.retries),
             wait=tenacity.wait_fixed(task.delay),
+            before_sleep=again,
             sleep=self.context.sleep,
             reraise=True,
         )
-
-    def _wanted(self, when: str | bool | None) -> bool:
-        if when is None or isinstance(when, bool):
-            return when is not False
-        return condition(when, self._variables)

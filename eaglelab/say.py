@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -10,54 +12,90 @@ from rich.console import Console, RenderableType
 from rich.status import Status
 from rich.text import Text
 
+from eaglelab.masking import Masker
+
 __all__ = ["Say"]
 
 _QUIET_S = 10.0
 """Where nothing can be redrawn (a file, CI), progress is a new line this often."""
 
 
-class Say:
-    """Writes to `console`. With several hosts each line is prefixed by its host (`for_host`)."""
+_DIFF_STYLES = (("+++", "bold"), ("---", "bold"), ("@@", "cyan"), ("+", "green"), ("-", "red"))
 
-    def __init__(self, console: Console, prefix: str = "", clock: Callable[[], float] = time.monotonic) -> None:
+
+class _Console(Console):
+    """Whoever reads along may go away; that must not end what is at work on a host."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())  # for what Python flushes at its end
+
+
+class Say:
+    """Writes to `console`; secrets that `masker` knows are masked. With several hosts each line has its host in front."""
+
+    def __init__(
+        self,
+        console: Console,
+        prefix: str = "",
+        clock: Callable[[], float] = time.monotonic,
+        masker: Masker | None = None,
+    ) -> None:
         self.console = console
         self._prefix = prefix
         self._clock = clock
+        self._masker = masker or Masker()
         self._status: Status | None = None
         self._said_at = clock()
 
     @classmethod
     def on(cls, *, json: bool) -> Say:
         """For a command line: stdout belongs to the one JSON line where `--json` asks for it."""
-        return cls(Console(file=sys.stderr if json else sys.stdout, highlight=False))
+        return cls(_Console(file=sys.stderr if json else sys.stdout, highlight=False))
 
-    def for_host(self, name: str) -> Say:
-        return Say(self.console, f"{name}: ", self._clock)
+    def for_host(self, name: str, masker: Masker) -> Say:
+        """The same for one host; `name` is put before each line, unless it is empty."""
+        return Say(self.console, f"{name}: " if name else "", self._clock, masker)
 
     def line(self, text: str, style: str = "") -> None:
         """One line (or several) that stays."""
         self.settle()
-        self.console.print(Text(self._prefix + text, style=style), soft_wrap=True)
+        self._print(Text(self._prefix + self._masker.text(text), style=style), soft_wrap=True)
+
+    def diff(self, text: str) -> None:
+        """A unified diff as it is, so that it can be copied; only coloured."""
+        self.settle()
+        for line in text.splitlines():
+            style = next((style for start, style in _DIFF_STYLES if line.startswith(start)), "")
+            self._print(Text(line, style=style), soft_wrap=True)
 
     def show(self, renderable: RenderableType) -> None:
-        """A table, a diff or another picture."""
+        """A table or another picture."""
         self.settle()
-        self.console.print(renderable)
+        self._print(renderable)
 
     def progress(self, text: str) -> None:
         """What is going on right now: redrawn in place on a terminal, a line every few seconds elsewhere."""
+        shown = self._prefix + self._masker.text(text)
         if self.console.is_terminal:
             if self._status is None:
-                self._status = self.console.status(Text(self._prefix + text))
+                self._status = self.console.status(Text(shown))
                 self._status.start()
-            self._status.update(Text(self._prefix + text))
+            self._status.update(Text(shown))
         elif self._clock() - self._said_at >= _QUIET_S:
             self._said_at = self._clock()
-            self.console.print(Text(f"{self._prefix}  ... {text}", style="dim"), soft_wrap=True)
+            self._print(Text(f"  ... {shown}", style="dim"), soft_wrap=True)
 
     def settle(self) -> None:
         """Ends the redrawn line, so that what follows stands below it."""
         if self._status is not None:
-            self._status.stop()
+            with contextlib.suppress(OSError):
+                self._status.stop()
             self._status = None
         self._said_at = self._clock()
+
+    def _print(self, renderable: RenderableType, *, soft_wrap: bool = False) -> None:
+        try:
+            self.console.print(renderable, soft_wrap=soft_wrap)
+        except OSError:  # the terminal is gone, or the disk behind stdout is full: the work goes on without a reader
+            self.console.quiet = True

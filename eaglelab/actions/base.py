@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from eaglelab.context import Context
+from eaglelab.context import Context, Options
 from eaglelab.playbook_model import ActionSpec
 
 __all__ = ["Action", "Arguments", "NoArguments"]
@@ -29,9 +29,11 @@ class Action(ActionSpec):
     """`run` does it and returns what `register` keeps; `preview` is what `--check` does instead and changes nothing.
 
     An action without `preview` changes nothing anyway and is run under `--check` too.
+    `check` raises InputError for arguments that cannot work, before any host is contacted.
     `restores`: it puts a host back, so if it fails in a `rescue`, a person has to look.
     """
 
     run: Callable[[Context, Any], dict[str, Any]]
     preview: Callable[[Context, Any], dict[str, Any]] | None = None
+    check: Callable[[Options, Any], None] | None = None
     restores: bool = False

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import glob
 from typing import Any
 
 from eaglelab.actions.base import Action, Arguments
-from eaglelab.context import Context, LogMark
+from eaglelab.context import Context, LogMark, Options
 from eaglelab.errors import HostError
 from eaglelab.patching.folder import find_patch
 from eaglelab.patching.spec import load_patch
@@ -53,6 +54,13 @@ def _gpus(facts: dict[str, Any]) -> str:
 
 
 def _check(context: Context, facts: dict[str, Any], args: DoctorArguments) -> None:
+    _check_files(context, facts)
+    _check_models(context)
+    _check_gpus(context, facts)
+    _check_port(context, facts, args)
+
+
+def _check_files(context: Context, facts: dict[str, Any]) -> None:
     where = context.host.name
     if not facts["files"]:
         raise HostError(
@@ -67,16 +75,51 @@ def _check(context: Context, facts: dict[str, Any], args: DoctorArguments) -> No
                 where=where,
                 hint="free some space there; nothing was changed",
             )
+    for target, writable in facts["writable"].items():
+        if not writable:
+            raise HostError(
+                f"{facts['user']} may not write the folder of {facts['files'][target]['path']}",
+                where=where,
+                hint="log in as its owner (`user` in inventory.yaml); nothing was changed",
+            )
+
+
+def _check_models(context: Context) -> None:
+    """A path that is not there costs a load to find out. A name of a hub (no path) is the server's business."""
+    server = context.host.server
+    paths = {"server.model_path": server.model_path}
+    if server.speculative is not None:
+        paths["server.speculative.draft_model_path"] = server.speculative.draft_model_path
+    for key, path in paths.items():
+        if path and path.startswith("/") and not context.client.call("list", pattern=glob.escape(path))["paths"]:
+            raise HostError(
+                f"{key}: there is no {path}", where=context.host.name, hint=f"correct {key} in inventory.yaml"
+            )
+
+
+def _check_gpus(context: Context, facts: dict[str, Any]) -> None:
+    wanted, seen = context.host.server.tp_size, len(facts["gpus"])
+    if 0 < seen < wanted:
+        context.say.line(f"  tp_size is {wanted}, and only {seen} GPUs are seen there", style="yellow")
+
+
+def _check_port(context: Context, facts: dict[str, Any], args: DoctorArguments) -> None:
     holder = facts["port_holder"]
     if holder and not facts["port_is_ours"]:
         what = f"port {context.port} is taken by a server that eaglelab did not start: pid {holder['pid']} of {holder['user']}: {holder['command']}"
         if args.require_free_port and not context.options.takeover:
             raise HostError(
                 what,
-                where=where,
+                where=context.host.name,
                 hint="stop it yourself, set another `server.port` in inventory.yaml, or take it over: --takeover",
             )
         context.say.line(f"  {what}", style="yellow")
 
 
-DOCTOR = Action("doctor", DoctorArguments, "read what the host is, and refuse what cannot work", _run)
+def _check_patch(options: Options, args: DoctorArguments) -> None:
+    load_patch(find_patch(options.project, args.patch))
+
+
+DOCTOR = Action(
+    "doctor", DoctorArguments, "read what the host is, and refuse what cannot work", _run, check=_check_patch
+)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -18,17 +19,16 @@ __all__ = ["FETCH_LOGS", "PROVE", "REPORT", "fetch"]
 _CHUNK = 4 << 20
 
 
-def _pieces(context: Context, mark: LogMark) -> list[bytes]:
+def _pieces(context: Context, mark: LogMark) -> Iterator[bytes]:
     """A file from its mark to its present end; what is written meanwhile belongs to a later fetch."""
-    offset, end, pieces = mark.offset, None, []
+    offset, end = mark.offset, None
     while end is None or offset < end:
         answer, data = context.client.call_bytes("tail", path=mark.path, offset=offset, limit=_CHUNK)
         end = answer["size"] if end is None else end
         if not data:
             break
-        pieces.append(data)
+        yield data
         offset = answer["offset"] + len(data)
-    return pieces
 
 
 def fetch(context: Context, mark: LogMark, name: str) -> int:
@@ -44,8 +44,7 @@ def fetch(context: Context, mark: LogMark, name: str) -> int:
 
 
 def _prove(context: Context, _: NoArguments) -> dict[str, Any]:
-    mark = context.found.log
-    assert mark is not None  # noqa: S101 - doctor always sets it, and context.spec refuses without plan
+    mark = context.log
     status = context.client.call("status")
     record = status["record"] or {}
     # The line stands once in a server's log, at its first decode cycle: before this run, if the server is older.
@@ -70,10 +69,7 @@ class FetchArguments(Arguments):
 
 
 def _fetch_logs(context: Context, args: FetchArguments) -> dict[str, Any]:
-    mark = context.found.log
-    if mark is None:
-        return {}
-    base = PurePosixPath(args.folder)
+    mark, base = context.log, PurePosixPath(args.folder)
     fetched = {str(base / "server.log"): fetch(context, mark, str(base / "server.log"))}
     folder = context.found.probe_folder
     if folder:

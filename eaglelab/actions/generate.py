@@ -5,12 +5,15 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from eaglelab.actions.base import Action, Arguments
 from eaglelab.context import Context
 from eaglelab.errors import HostError
 from eaglelab.profile.bench import BENCH_DEFINITIONS, BenchResult, RequestSample, summarise_bench
+from eaglelab.remote.hints import AgentFailure
 from eaglelab.server.prompts import prompt
 
 __all__ = ["GENERATE", "MEASURE", "UNMEASURED", "to_sample"]
@@ -18,17 +21,17 @@ __all__ = ["GENERATE", "MEASURE", "UNMEASURED", "to_sample"]
 UNMEASURED = "eaglelab-off"
 """A request whose id begins so is left alone by the probe: measured and unmeasured rounds share one load."""
 
-_IDLE_BEFORE_FLUSH_S = 0.5
-"""After this pause the probe writes out what it holds as soon as the next prompt comes in."""
+_IDLE_BEFORE_FLUSH_S = 0.3
+"""After this pause (its limit is 0.25 s) the probe writes out what it holds as soon as the next prompt comes in."""
 
 
 class GenerateArguments(Arguments):
     """One request. `silence`: seconds without a token after which it has failed."""
 
     prompt: str | None = None
-    max_new_tokens: int = 1000
-    temperature: float = 0.0
-    silence: float = 120.0
+    max_new_tokens: Annotated[int, Field(ge=1)] = 1000
+    temperature: Annotated[float, Field(ge=0)] = 0.0
+    silence: Annotated[float, Field(gt=0)] = 120.0
 
 
 class MeasureArguments(Arguments):
@@ -38,12 +41,12 @@ class MeasureArguments(Arguments):
     unmeasured ones, and the difference is the probe's own cost.
     """
 
-    num_prompts: int = 6
-    output_len: int = 256
-    warmup: int = 1
-    temperature: float = 0.0
+    num_prompts: Annotated[int, Field(ge=1)] = 6
+    output_len: Annotated[int, Field(ge=2)] = 256
+    warmup: Annotated[int, Field(ge=0)] = 1
+    temperature: Annotated[float, Field(ge=0)] = 0.0
     probed: bool = True
-    silence: float = 120.0
+    silence: Annotated[float, Field(gt=0)] = 120.0
 
 
 def _ask(context: Context, text: str, rid: str, tokens: int, temperature: float, silence: float) -> dict[str, Any]:
@@ -55,16 +58,20 @@ def _ask(context: Context, text: str, rid: str, tokens: int, temperature: float,
         "rid": rid,
         "sampling_params": {"max_new_tokens": tokens, "temperature": temperature, "ignore_eos": True},
     }
-    return context.client.call(
-        "generate",
-        silence=silence + 20,
-        news=news,
-        host=context.server_address,
-        port=context.port,
-        body=body,
-        key=context.api_key,
-        timeout=silence,
-    )
+    try:
+        return context.client.call(
+            "generate",
+            silence=silence + 20,
+            news=news,
+            host=context.server_address,
+            port=context.port,
+            body=body,
+            key=context.api_key,
+            timeout=silence,
+        )
+    except AgentFailure as error:
+        hint = f"invoke logs --host {context.host.name} shows what the server says"
+        raise HostError(f"request {rid} failed: {error.what}", where=context.host.name, hint=hint) from error
 
 
 def to_sample(answer: Mapping[str, Any], clock_rate: float) -> RequestSample:
@@ -82,6 +89,8 @@ def to_sample(answer: Mapping[str, Any], clock_rate: float) -> RequestSample:
 
 def _flush_probe(context: Context) -> None:
     """A prompt after a pause makes the probe write out its unfinished block; one token needs no decode cycle."""
+    if context.found.probe_folder is None:
+        return
     context.sleep(_IDLE_BEFORE_FLUSH_S)
     _ask(context, "Hello", f"{UNMEASURED}-flush-{context.run}", 1, 0.0, 60.0)
 
@@ -113,6 +122,7 @@ def _generate(context: Context, args: GenerateArguments) -> dict[str, Any]:
 
 def _measure(context: Context, args: MeasureArguments) -> dict[str, Any]:
     steps = context.found.steps
+    label = "baseline" if steps is None else f"k{steps}"
     for number in range(args.warmup):
         context.say.progress(f"warm-up {number + 1} of {args.warmup}")
         _ask(
@@ -131,10 +141,9 @@ def _measure(context: Context, args: MeasureArguments) -> dict[str, Any]:
             context.say.progress(f"request {number + 1} of {args.num_prompts}, probe {name}")
             rid = f"{UNMEASURED if name == 'off' else 'eaglelab-on'}-{number}-{context.run}"
             answer = _ask(context, prompt(number), rid, args.output_len, args.temperature, args.silence)
-            context.bundle.json(f"requests/k{steps}-{number:03d}-{name}.json", answer)
+            context.bundle.json(f"requests/{label}-{number:03d}-{name}.json", answer)
             samples[name].append(to_sample(answer, context.clock_rate))
-    if args.probed:
-        _flush_probe(context)
+    _flush_probe(context)
     results = {
         name: BenchResult(steps=steps, batch=1, requests=found, profiled=name == "on")
         for name, found in samples.items()
@@ -143,7 +152,7 @@ def _measure(context: Context, args: MeasureArguments) -> dict[str, Any]:
     summaries = {name: summarise_bench(measured) for name, measured in results.items()}
     result = {name: summary.to_json() for name, summary in summaries.items()}
     context.bundle.json(
-        f"bench-k{steps}.json", {"definitions": BENCH_DEFINITIONS, "simulated": context.simulated, **result}
+        f"bench-{label}.json", {"definitions": BENCH_DEFINITIONS, "simulated": context.simulated, **result}
     )
     rate = summaries["off"].tok_s
     context.say.line(

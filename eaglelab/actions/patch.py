@@ -58,13 +58,12 @@ def _sized(contents: Mapping[str, bytes]) -> list[dict[str, Any]]:
 
 
 def _backup(context: Context, _: NoArguments) -> dict[str, Any]:
-    owners = {found["path"]: found for found in context.facts["files"].values()}
     files = [_module_entry(context, path, data) for path, data in _module_paths(context).items()]
     for plan in context.found.plans:
         digests = {"found": plan.found_sha256, "original": plan.original_sha256, "patched": plan.patched_sha256}
-        files.append(_entry(plan.path, owners[plan.path], **digests))
+        files.append(_entry(context.host_path(plan), context.facts["files"][plan.path], **digests))
     # Patched by us, and perhaps no manifest there remembers it: then the original comes from here.
-    originals = {plan.path: plan.original for plan in context.found.plans if plan.found != plan.original}
+    originals = {context.host_path(plan): plan.original for plan in context.found.plans if plan.found != plan.original}
     manifest = context.client.call(
         "backup",
         b"".join(originals.values()),
@@ -88,7 +87,7 @@ def _backup_preview(context: Context, _: NoArguments) -> dict[str, Any]:
 
 
 def _patch(context: Context, _: NoArguments) -> dict[str, Any]:
-    contents = _module_paths(context) | {plan.path: plan.patched for plan in context.found.plans}
+    contents = _module_paths(context) | {context.host_path(plan): plan.patched for plan in context.found.plans}
     answer = context.client.call("apply", b"".join(contents.values()), run=context.run, files=_sized(contents))
     done = answer["files"]
     changed = [change["path"] for change in done if change["changed"]]

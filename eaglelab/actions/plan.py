@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import Any
 
-from rich.syntax import Syntax
-
 from eaglelab.actions.base import Action, Arguments
-from eaglelab.context import Context
+from eaglelab.context import Context, Options
 from eaglelab.errors import HostError
+from eaglelab.patching.errors import PatchRefused
 from eaglelab.patching.folder import find_patch
 from eaglelab.patching.plan import FilePlan, plan_file
 from eaglelab.patching.spec import PatchSpec, load_patch
@@ -26,10 +25,11 @@ class PlanArguments(Arguments):
 def _run(context: Context, args: PlanArguments) -> dict[str, Any]:
     folder = find_patch(context.options.project, args.patch)
     spec = load_patch(folder)
+    files = context.facts["files"]
     plans = tuple(
-        _plan_one(context, spec, found["path"])
-        for target, found in context.facts["files"].items()
-        if target in {t.path for t in spec.targets}
+        _plan_one(context, spec, target.path, files[target.path]["path"])
+        for target in spec.targets
+        if target.path in files
     )
     if not plans:
         raise HostError(
@@ -42,7 +42,13 @@ def _run(context: Context, args: PlanArguments) -> dict[str, Any]:
     context.found.diff = "".join(plan.diff() for plan in plans)
     context.bundle.text("patch.diff", context.found.diff)
     context.bundle.json(
-        "plan.json", {"patch": spec.id, "version": spec.version, "files": [_describe(plan) for plan in plans]}
+        "plan.json",
+        {
+            "patch": spec.id,
+            "version": spec.version,
+            "package": context.facts["package"],
+            "files": [_describe(plan) for plan in plans],
+        },
     )
     changes = [plan for plan in plans if plan.state == "patch"]
     for plan in plans:
@@ -52,21 +58,25 @@ def _run(context: Context, args: PlanArguments) -> dict[str, Any]:
             if plan.state == "already"
             else f"{sum(len(edit.text) for edit in plan.edits)} lines to insert"
         )
-        context.say.line(f"  {PurePosixPath(plan.path).name} ({plan.worker_class}): {state}; anchors at {lines}")
-    if context.options.check and context.found.diff:
-        context.say.show(Syntax(context.found.diff, "diff", background_color="default"))
+        context.say.line(f"  {plan.path} ({plan.worker_class}): {state}; anchors at {lines}")
+    if context.options.check:
+        context.say.diff(context.found.diff)
     return {"changes": len(changes), "files": [plan.path for plan in plans]}
 
 
-def _plan_one(context: Context, spec: PatchSpec, path: str) -> FilePlan:
+def _plan_one(context: Context, spec: PatchSpec, target: str, path: str) -> FilePlan:
+    """The plan names the file as the patch does, below the package: the same on every host, in messages and diffs."""
     _, data = context.client.call_bytes("read", path=path)
-    plan = plan_file(data, spec, path=path)
-    answer = context.client.call("sed", path=path, ranges=[list(pair) for pair in plan.sed_ranges()])
-    lines = {int(number): text.encode("latin-1") for number, text in answer["lines"].items()}
-    plan.check_readback(lines)
+    try:
+        plan = plan_file(data, spec, path=target)
+        answer = context.client.call("sed", path=path, ranges=[list(pair) for pair in plan.sed_ranges()])
+        lines = {int(number): text.encode("latin-1") for number, text in answer["lines"].items()}
+        plan.check_readback(lines)
+    except PatchRefused as error:
+        raise HostError(error.what, where=f"{context.host.name}: {error.where}", hint=error.hint) from error
     script = ";".join(f"{first},{last}p" for first, last in plan.sed_ranges())
     shown = "\n".join(f"{number:6d}  {text.decode(errors='replace')}" for number, text in sorted(lines.items()))
-    context.bundle.text(f"sed/{PurePosixPath(path).name}.txt", f"$ sed -n '{script}' {path}\n{shown}\n")
+    context.bundle.text(f"sed/{PurePosixPath(target).name}.txt", f"$ sed -n '{script}' {path}\n{shown}\n")
     return plan
 
 
@@ -92,4 +102,10 @@ def _describe(plan: FilePlan) -> dict[str, Any]:
     }
 
 
-PLAN = Action("plan", PlanArguments, "find where the patch goes, and read those lines back on the host", _run)
+def _check_patch(options: Options, args: PlanArguments) -> None:
+    load_patch(find_patch(options.project, args.patch))
+
+
+PLAN = Action(
+    "plan", PlanArguments, "find where the patch goes, and read those lines back on the host", _run, check=_check_patch
+)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import shlex
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from eaglelab.actions.base import Action, Arguments
 from eaglelab.context import Context, LogMark
 from eaglelab.server.setting import Setting
 
-__all__ = ["CHECK_SERVER", "START", "STOP"]
+__all__ = ["CHECK_SERVER", "START", "STOP", "SettingArguments", "StopArguments", "end_of"]
 
 
 class SettingArguments(Arguments):
     """`steps`: a number, `inventory` for the inventory's, `baseline` for no speculation. `profile`: with the probe on."""
 
-    steps: int | Literal["inventory", "baseline"] = "inventory"
+    steps: Annotated[int, Field(ge=1)] | Literal["inventory", "baseline"] = "inventory"
     profile: bool = True
     flags: dict[str, Any] = {}
     env: dict[str, str] = {}
@@ -40,13 +42,13 @@ class SettingArguments(Arguments):
 class StopArguments(Arguments):
     """`grace`: seconds between TERM and KILL."""
 
-    grace: float = 30.0
+    grace: Annotated[float, Field(ge=0)] = 30.0
 
 
 def _files(context: Context) -> dict[str, str]:
     """Worker files as a server that starts now would load them."""
     planned = {plan.path: plan.patched_sha256 for plan in context.found.plans}
-    return {found["path"]: planned.get(found["path"], found["sha256"]) for found in context.facts["files"].values()}
+    return {found["path"]: planned.get(name, found["sha256"]) for name, found in context.facts["files"].items()}
 
 
 def _check_server(context: Context, args: SettingArguments) -> dict[str, Any]:
@@ -70,17 +72,18 @@ def _check_server(context: Context, args: SettingArguments) -> dict[str, Any]:
 def _follow(context: Context, record: dict[str, Any]) -> None:
     """From here on, what the running server adds to its log and to the probe's files belongs to this run."""
     context.found.log, context.found.steps, context.found.started = (
-        _end_of(context, record["log"]),
+        end_of(context, record["log"]),
         record["steps"],
         False,
     )
     context.found.probe_folder = record.get("probe_folder")
     if context.found.probe_folder:
         paths = context.client.call("list", pattern=f"{context.found.probe_folder}/*.jsonl")["paths"]
-        context.found.probe = tuple(_end_of(context, path) for path in paths)
+        context.found.probe = tuple(end_of(context, path) for path in paths)
 
 
-def _end_of(context: Context, path: str) -> LogMark:
+def end_of(context: Context, path: str) -> LogMark:
+    """What is written to a file of the host from now on."""
     return LogMark(path, context.client.call("tail", path=path, offset=1 << 62, limit=0)["size"])
 
 

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+import shlex
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from pathlib import PurePosixPath
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from eaglelab.actions.base import Action, Arguments
 from eaglelab.context import Context
 from eaglelab.errors import AttentionError, HostError
 
-__all__ = ["FAIL", "ROLLBACK"]
+__all__ = ["FAIL", "ROLLBACK", "say_by_folder"]
+
+
+_NOTHING = "  nothing to do: every file is original and no server of ours is running"
 
 
 class RollbackArguments(Arguments):
     """`grace`: seconds that the server gets between TERM and KILL."""
 
-    grace: float = 30.0
+    grace: Annotated[float, Field(ge=0)] = 30.0
 
 
 class FailArguments(Arguments):
@@ -26,37 +35,65 @@ class FailArguments(Arguments):
 def _rollback(context: Context, args: RollbackArguments) -> dict[str, Any]:
     stopped = context.client.call("stop", silence=90, run=context.run, grace=args.grace)
     result = context.client.call("rollback", run=context.run)
-    foreign = [item for item in result["files"] if item["state"] == "foreign"]
-    restored = [item["path"] for item in result["files"] if item["state"] in ("restored", "removed")]
     context.bundle.json("rollback.json", {"server": stopped, **result})
-    if foreign:
-        item = foreign[0]
-        kept = f"; the original is kept at {item['kept']}" if item["kept"] else ""
-        raise AttentionError(
-            f"{item['path']} is neither the original ({item['original']}) nor what eaglelab wrote: its sha256 is {item['found']}. It was left alone{kept}",
-            where=context.host.name,
-            hint="put the version you want there, then: invoke rollback --host " + context.host.name,
-        )
     if stopped["stopped"]:
         context.say.line(f"  {len(stopped['stopped'])} processes of the server ended")
-    for path in restored:
-        context.say.line(f"  back to the original: {path}")
-    nothing = not restored and not stopped["stopped"]
+    words = {"restored": "back to the original", "removed": "removed"}
+    changed = [item for item in result["files"] if item["state"] in words]
+    say_by_folder(context, [(item["path"], words[item["state"]]) for item in changed])
+    _refuse_foreign(context, [item for item in result["files"] if item["state"] == "foreign"])
+    nothing = not changed and not stopped["stopped"]
     if nothing:
-        context.say.line("  nothing to do: every file is original and no server of ours is running")
-    return {"nothing": nothing, "restored": restored, "stopped": stopped["stopped"]}
+        context.say.line(_NOTHING)
+    return {"nothing": nothing, "restored": [item["path"] for item in changed], "stopped": stopped["stopped"]}
+
+
+def _refuse_foreign(context: Context, foreign: Sequence[Mapping[str, Any]]) -> None:
+    """A file that somebody else wrote meanwhile is theirs; the command that mends it is theirs to type."""
+    if not foreign:
+        return
+    found = "\n".join(
+        f"  {item['path']}: sha256 {item['found'] or 'none, the file is gone'}, the original has {item['original'] or 'none'}"
+        for item in foreign
+    )
+    mend = " && ".join(
+        f"cp {shlex.quote(item['kept'])} {shlex.quote(item['path'])}"
+        if item["kept"]
+        else f"rm {shlex.quote(item['path'])}"
+        for item in foreign
+    )
+    host = context.host.name
+    raise AttentionError(
+        f"left alone, for it is neither the original nor what eaglelab wrote:\n{found}",
+        where=host,
+        hint=f"to have the original back, on the host: {mend}, then: invoke rollback --host {host}",
+    )
+
+
+def say_by_folder(context: Context, files: Sequence[tuple[str, str]]) -> None:
+    """Long paths once a folder, then each name with what became (or would become) of it."""
+    split = sorted((str(PurePosixPath(path).parent), PurePosixPath(path).name, what) for path, what in files)
+    for folder, group in groupby(split, key=lambda item: item[0]):
+        context.say.line(f"  in {folder}:")
+        for _, name, what in group:
+            context.say.line(f"    {name}: {what}")
 
 
 def _rollback_preview(context: Context, _: RollbackArguments) -> dict[str, Any]:
     status = context.client.call("status")
-    patched = [item["path"] for item in status["states"] if item["state"] != "original"]
-    for path in patched:
-        context.say.line(f"  would put the original of {path} back")
+    patched = [item for item in status["states"] if item["state"] != "original"]
+    say_by_folder(context, [(item["path"], _would_become(item)) for item in patched])
     if status["members"]:
         context.say.line(f"  would end {len(status['members'])} processes of our server")
     if not patched and not status["members"]:
-        context.say.line("  nothing to do: every file is original and no server of ours is running")
+        context.say.line(_NOTHING)
     return {"nothing": not patched and not status["members"]}
+
+
+def _would_become(item: Mapping[str, Any]) -> str:
+    if item["state"] == "foreign":
+        return "would be left alone: it is neither the original nor what eaglelab wrote"
+    return "would go back to the original" if item["original"] else "would be removed"
 
 
 def _fail(context: Context, args: FailArguments) -> dict[str, Any]:

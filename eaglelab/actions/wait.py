@@ -63,14 +63,13 @@ def _key(context: Context) -> str:
 
 
 def _wait(context: Context, _: NoArguments) -> dict[str, Any]:
-    mark = context.found.log
-    assert mark is not None  # noqa: S101 - doctor always sets it, and context.facts refuses without doctor
+    mark = context.log
     earlier = context.facts["loads"].get(_key(context), [])
     expected = earlier[-1] if earlier else context.host.expected_load
     waiting = Waiting(
         probe=_HostProbe(context, mark.path),
         where=context.host.name,
-        budgets=Budgets(loading=context.host.ready_timeout),
+        budgets=Budgets(total=context.host.ready_timeout),
         expected=expected,
         clock=context.clock,
         offset=mark.offset,

@@ -57,7 +57,7 @@ def _restore(context: Context, before: dict[str, Any], *, keep: bool) -> None:
         return
     now, then = context.client.call("status")["record"], before["record"]
     if before["alive"]:
-        if now["fingerprint"] == then["fingerprint"]:
+        if now and now["fingerprint"] == then["fingerprint"]:
             return
         context.say.line(
             f"the server that ran before ({then['steps']} steps) is started again; its load goes on by itself",

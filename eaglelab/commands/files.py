@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from rich.syntax import Syntax
-
 from eaglelab.commands.outcome import Outcome
-from eaglelab.errors import EaglelabError, InputError
+from eaglelab.errors import InputError
 from eaglelab.patching.folder import find_patch
 from eaglelab.patching.plan import plan_file
 from eaglelab.patching.spec import load_patch
@@ -37,8 +35,7 @@ def patch_check(project: Path, file: str | None, out: str | None, patch: str, ou
     for edit in plan.edits:
         say.line(f"line {edit.line:5d}  {edit.place:13s} {edit.anchor.decode(errors='replace')}")
     diff = plan.diff()
-    if diff:
-        say.show(Syntax(diff, "diff", background_color="default"))
+    say.diff(diff)
     say.line(
         f"{spec.id} {spec.version} {'is in this file already' if plan.state == 'already' else 'applies'}: {plan.worker_class}.{plan.entry}"
     )
@@ -46,7 +43,7 @@ def patch_check(project: Path, file: str | None, out: str | None, patch: str, ou
         try:
             Path(out).write_bytes(plan.patched)
         except OSError as error:
-            raise EaglelabError(
+            raise InputError(
                 f"cannot write it: {error.strerror}", where=out, hint="--out takes a file to write"
             ) from error
     outcome.more["patch"] = {
@@ -81,6 +78,9 @@ def report(project: Path, log: str | None, run: str | None, outcome: Outcome, sa
         profile = summarise(read_records(lines), simulated=_simulated(bundle))
         say.show(profile_table(profile))
         profiles[str(folder.relative_to(bundle))] = profile.to_json()
+    if not profiles:
+        hint = f"see what is in {bundle}; a server's log can be read with --log FILE"
+        raise InputError(f"run '{bundle.name}' has no profile", where="--run", hint=hint)
     outcome.more["profiles"] = profiles
 
 

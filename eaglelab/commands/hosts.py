@@ -75,15 +75,21 @@ def connected(
     """A context for one host, closed again in the end. `lock`: the command that takes the host's lock, None for none."""
     link = _link(host, default_host=host.name == selection.inventory.default_host)
     client = AgentClient(link, host.python)
-    context = Context(
-        host=host, client=client, bundle=bundle, say=say, options=options, api_key=host.api_key(os.environ)
-    )
+    context = Context(host=host, client=client, bundle=bundle, say=say, options=options, api_key=_api_key(host))
     try:
         if lock and not options.check:
             _take_lock(client, bundle.run, lock)
         yield context
     finally:
         client.close()
+
+
+def _api_key(host: Host) -> str | None:
+    """The key, if it is given here. Who needs it has asked for it before; a rollback must work without."""
+    try:
+        return host.api_key(os.environ)
+    except InputError:
+        return None
 
 
 def _take_lock(client: AgentClient, run: str, command: str) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import Any
-
-from rich.table import Table
 
 from eaglelab.actions.doctor import DOCTOR
 from eaglelab.actions.evidence import fetch
-from eaglelab.actions.serve import STOP, StopArguments
+from eaglelab.actions.serve import STOP, StopArguments, end_of
+from eaglelab.actions.undo import say_by_folder
 from eaglelab.commands.hosts import Selection, select_hosts
 from eaglelab.commands.outcome import Outcome
 from eaglelab.commands.play import Request, run_on_hosts
@@ -19,6 +19,8 @@ from eaglelab.host import Host
 from eaglelab.say import Say
 
 __all__ = ["doctor", "logs", "status", "stop"]
+
+_FOREIGN_LOG = 4 << 20
 
 
 def _select(request: Request) -> Selection:
@@ -57,34 +59,34 @@ def _require_all(host: Host) -> None:
 
 def status(request: Request, outcome: Outcome, say: Say) -> None:
     """Which files are patched, which server of ours runs, and what the host remembers."""
-    selection = _select(request)
 
     def work(context: Context) -> dict[str, Any]:
         found = context.client.call("status")
-        context.say.show(_status_table(context.host.name, found))
+        context.say.line(context.host.name, style="bold")
+        for line in _server_lines(found):
+            context.say.line(f"  {line}")
+        say_by_folder(context, [(item["path"], item["state"]) for item in found["states"]])
+        if not found["states"]:
+            context.say.line("  every file is original")
         return found
 
-    run_on_hosts(request, selection, outcome, say, work)
+    run_on_hosts(request, _select(request), outcome, say, work)
 
 
-def _status_table(name: str, found: dict[str, Any]) -> Table:
-    table = Table(title=name, title_justify="left", show_header=False, box=None, padding=(0, 2, 0, 0))
-    record = found["record"]
+def _server_lines(found: dict[str, Any]) -> Iterator[str]:
+    record, ended = found["record"], found["exit"] or {}
+    if record is None:
+        yield "no server of ours is running"
+        return
     if found["alive"]:
         steps = "no speculation" if record["steps"] is None else f"{record['steps']} steps"
-        table.add_row(
-            "server", f"pid {record['pid']}, {steps}, probe {'on' if record['profile'] else 'off'}, run {record['run']}"
-        )
-        table.add_row("log", record["log"])
-    elif record:
-        table.add_row("server", f"ended: {found['exit'] or 'nobody saw how'}; run {record['run']}")
+        yield f"server: pid {record['pid']}, {steps}, probe {'on' if record['profile'] else 'off'}, run {record['run']}"
     else:
-        table.add_row("server", "none of ours")
-    for item in found["states"]:
-        table.add_row(item["state"], item["path"])
-    if not found["states"]:
-        table.add_row("files", "all original")
-    return table
+        how = f"with exit code {ended['code']}" if ended.get("code") is not None else "and nothing says how"
+        how = f"by signal {ended['signal']}" if ended.get("signal") is not None else how
+        left = f"; {len(found['members'])} of its processes are left" if found["members"] else ""
+        yield f"server: ended {how}, run {record['run']}{left}"
+    yield f"log: {record['log']}"
 
 
 def stop(request: Request, outcome: Outcome, say: Say) -> None:
@@ -101,12 +103,23 @@ def logs(request: Request, lines: int, outcome: Outcome, say: Say) -> None:
     """Brings the server's log home, from the start of the running (or last) server on, and shows its end."""
 
     def work(context: Context) -> dict[str, Any]:
-        record = context.client.call("status")["record"]
-        mark = LogMark(record["log"], record["log_offset"]) if record else LogMark(context.host.log, 0)
+        mark = _log_mark(context)
         size = fetch(context, mark, "server.log")
         path = context.bundle.path("server.log")
-        for line in path.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:] if lines else []:
+        if not size:
+            context.say.line(f"  nothing to read in {mark.path}")
+        text = path.read_text(encoding="utf-8", errors="replace")
+        for line in text.splitlines()[-lines:] if lines else []:
             context.say.line(line)
         return {"log": str(path), "bytes": size}
 
     run_on_hosts(request, _select(request), outcome, say, work)
+
+
+def _log_mark(context: Context) -> LogMark:
+    """Where the log of our server begins; of a log that is not ours, which may be huge, only the end."""
+    record = context.client.call("status")["record"]
+    if record:
+        return LogMark(record["log"], record["log_offset"])
+    end = end_of(context, context.host.log)
+    return LogMark(end.path, max(0, end.offset - _FOREIGN_LOG))

@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Any
 
 from eaglelab.errors import EaglelabError, Interrupted
+from eaglelab.masking import Masker
 from eaglelab.say import Say
 
 __all__ = ["Outcome", "perform"]
@@ -21,20 +22,28 @@ __all__ = ["Outcome", "perform"]
 
 @dataclass
 class Outcome:
-    """What a command found: `hosts` by name, and more top-level entries of the JSON object in `more`."""
+    """What a command found: `hosts` by name, and more top-level entries of the JSON object in `more`.
+
+    `masker` knows the secrets of the host at hand.
+    """
 
     run: str | None = None
     bundle: Path | None = None
     hosts: dict[str, Any] = field(default_factory=dict)
     more: dict[str, Any] = field(default_factory=dict)
+    masker: Masker = field(default_factory=Masker)
     exit_code: int = 0
 
+    @property
+    def has_bundle(self) -> bool:
+        """Whether there is anything in it: a command that only looked leaves nothing."""
+        return self.bundle is not None and self.bundle.exists()
+
     def to_json(self) -> dict[str, Any]:
-        bundle = str(self.bundle) if self.bundle else None
         return {
             "ok": self.exit_code == 0,
             "run": self.run,
-            "bundle": bundle,
+            "bundle": str(self.bundle) if self.has_bundle else None,
             "hosts": self.hosts,
             "exit_code": self.exit_code,
             **self.more,
@@ -53,7 +62,7 @@ def perform(work: Callable[[Outcome, Say], None], *, as_json: bool, debug: bool)
     except EaglelabError as error:
         _failed(outcome, error, debug)
     except KeyboardInterrupt:
-        _failed(outcome, Interrupted("interrupted before a host was changed"), debug)
+        _failed(outcome, Interrupted("interrupted", hint="invoke status shows what is there"), debug)
     except Exception as error:  # noqa: BLE001 - the outermost line: a user gets a sentence, a developer the traceback
         _failed(
             outcome,
@@ -72,23 +81,32 @@ def perform(work: Callable[[Outcome, Say], None], *, as_json: bool, debug: bool)
 
 def _failed(outcome: Outcome, error: EaglelabError, debug: bool) -> None:
     outcome.exit_code = error.exit_code
-    outcome.more["error"] = {"what": error.what, "where": error.where, "hint": error.hint}
+    mask = outcome.masker.text
+    outcome.more["error"] = {"what": mask(error.what), "where": error.where, "hint": mask(error.hint)}
     if debug:
-        traceback.print_exc(file=sys.stderr)
-    print(f"error: {error}", file=sys.stderr)
-    if outcome.bundle and outcome.bundle.exists():
+        print(mask(traceback.format_exc()), file=sys.stderr)
+    print(f"error: {mask(str(error))}", file=sys.stderr)
+    if outcome.has_bundle:
         print(f"  bundle: {outcome.bundle}", file=sys.stderr)
 
 
 @contextmanager
 def _terminate_like_interrupt() -> Iterator[None]:
-    """SIGTERM takes the way of Ctrl-C: whoever ends a run wants the host put back."""
+    """SIGTERM, and a terminal that closes, take the way of Ctrl-C: whoever ends a run wants the host put back.
+
+    Under nohup, which ignores a terminal's end, that stays ignored.
+    """
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.getsignal(number) for number in numbers}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, interrupt)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -17,7 +17,7 @@ from eaglelab.context import Context, Options
 from eaglelab.errors import InputError
 from eaglelab.host import Host
 from eaglelab.playbook import Playbook, load_playbook
-from eaglelab.runner import Runner
+from eaglelab.runner import Runner, check_arguments
 from eaglelab.say import Say
 
 __all__ = ["Request", "play", "prepare", "run_on_hosts"]
@@ -61,10 +61,12 @@ def prepare(request: Request, playbook: str) -> tuple[Selection, Playbook]:
     selection = select_hosts(request.project, request.host, request.inventory)
     book = load_playbook(find_playbook(request.project, playbook), actions=ACTIONS, extra_vars=request.vars)
     book = book.select(request.tags, request.skip_tags)
+    needs_a_server = any(task.action in _NEED_A_SERVER for task in book.actions())
     for host in selection.hosts:
-        host.api_key(os.environ)
-        if any(task.action in _NEED_A_SERVER for task in book.actions()):
+        check_arguments(book, ACTIONS, {"host": host.redacted(), "run": ""}, request.options)
+        if needs_a_server:
             host.require()
+            host.api_key(os.environ)
     return selection, book
 
 
@@ -91,7 +93,9 @@ def run_on_hosts(
     outcome.run = new_run(request.command, time.time())
     outcome.bundle = request.project / "logs" / outcome.run
     for host in selection.hosts:
+        outcome.hosts[host.name] = {"ok": False}
         bundle = _bundle(outcome, selection, host)
+        outcome.masker = bundle.masker
         if playbook is not None:
             bundle.json("inventory.json", host.redacted())
             bundle.text("playbook.yaml", playbook.read_text(encoding="utf-8"))
@@ -99,17 +103,14 @@ def run_on_hosts(
             selection,
             host,
             bundle,
-            say if len(selection.hosts) == 1 else say.for_host(host.name),
+            say.for_host("" if len(selection.hosts) == 1 else host.name, bundle.masker),
             request.options,
             lock=request.command,
         ) as context:
-            outcome.hosts[host.name] = {"ok": False}
-            outcome.hosts[host.name] = {"ok": True, **work(context)}
-    if not outcome.bundle.exists():
-        outcome.bundle = None  # a command that only looked leaves nothing
-        return
-    note = " (--check: nothing was changed)" if request.check else ""
-    say.line(f"done{note}; bundle: {outcome.bundle}")
+            outcome.hosts[host.name] = {"ok": True, **bundle.masker.mapping(work(context))}
+    if outcome.has_bundle:
+        note = " (--check: nothing was changed)" if request.check else ""
+        say.line(f"done{note}; bundle: {outcome.bundle}")
 
 
 def _bundle(outcome: Outcome, selection: Selection, host: Host) -> Bundle:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import shutil
 import socket
 import sys
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -105,8 +107,12 @@ def up(options: LabOptions, say: Say) -> LabInfo:
         InputError: an option is wrong, or a lab with other options is up.
         HostError: the package cannot be had, or the SSH server does not start.
     """
-    root = options.root.resolve()
     _check_machine()
+    with _one_at_a_time(options.root.resolve()) as root:
+        return _up(options, root, say)
+
+
+def _up(options: LabOptions, root: Path, say: Say) -> LabInfo:
     model = read_model(options.model)
     asked = options.asked()
     running = info(root)
@@ -119,7 +125,7 @@ def up(options: LabOptions, say: Say) -> LabInfo:
     package = provision.package_of(options.sglang, provision.cache_folder(), say)
     if root.exists():
         say("clearing what an earlier lab left")
-        down(root, say)
+        _down(root, say)
     mark = uuid.uuid4().hex
     root.mkdir(parents=True)
     (root / "mark").write_text(mark, encoding="utf-8")
@@ -144,10 +150,14 @@ def down(root: Path, say: Say) -> None:
     Raises:
         AttentionError: a process of the lab does not end (nothing is removed then).
     """
-    root = root.resolve()
-    if not root.exists():
-        say("no lab here")
-        return
+    with _one_at_a_time(root.resolve()) as folder:
+        if folder.exists():
+            _down(folder, say)
+        else:
+            say("no lab here")
+
+
+def _down(root: Path, say: Say) -> None:
     try:
         mark = (root / "mark").read_text(encoding="utf-8")
     except OSError:
@@ -155,6 +165,20 @@ def down(root: Path, say: Say) -> None:
     ended = processes.end_marked(mark)
     shutil.rmtree(root)
     say(f"the lab is gone ({ended} processes ended)")
+
+
+@contextmanager
+def _one_at_a_time(root: Path) -> Iterator[Path]:
+    """Let only one `up` or `down` work on a root: a lock on the folder above it, which leaves no file behind."""
+    import fcntl  # absent where the lab cannot run
+
+    root.parent.mkdir(parents=True, exist_ok=True)
+    folder = os.open(root.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield root
+    finally:
+        os.close(folder)
 
 
 def _check_machine() -> None:

@@ -1,12 +1,12 @@
 """Waits until a server has given a token, and tells every other end apart.
 
-Six states, each with a budget of its own: not started, loading, warming, ready, dead, unreachable.
+Five states, each with a budget of its own: not started, loading, warming up, unreachable, ready. And one end: dead.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -16,7 +16,7 @@ from eaglelab.errors import HostError
 from eaglelab.remote.pipe import LinkLost
 from eaglelab.server.loading import LoadLog
 
-__all__ = ["Budgets", "Look", "ServerDied", "State", "Waiting", "wait_until_ready"]
+__all__ = ["Budgets", "Look", "ServerDied", "State", "Waiting", "poll_interval", "wait_until_ready"]
 
 
 class State(enum.Enum):
@@ -26,33 +26,33 @@ class State(enum.Enum):
     LOADING = "loading"
     WARMING = "warming up"
     READY = "ready"
-    DEAD = "dead"
     UNREACHABLE = "unreachable"
 
 
 @dataclass(frozen=True)
 class Budgets:
-    """Seconds that a state may last in all. The host's `ready_timeout` is `LOADING`."""
+    """Seconds. `total` bounds the whole wait (the host's `ready_timeout`); the others one state, over all its looks."""
 
-    loading: float
-    not_started: float = 60.0
+    total: float
+    not_started: float = 10.0
     warming: float = 300.0
     unreachable: float = 600.0
     dying: float = 15.0
     """How long the first process may outlive a line that says a part of the server died."""
+    ending: float = 3.0
+    """How long to look for a note of how the server ended, once it is gone."""
 
     def of(self, state: State) -> float:
         return {
             State.NOT_STARTED: self.not_started,
-            State.LOADING: self.loading,
             State.WARMING: self.warming,
             State.UNREACHABLE: self.unreachable,
-        }[state]
+        }.get(state, self.total)
 
 
 @dataclass(frozen=True)
 class Look:
-    """One look: the state, and in words what is going on."""
+    """One look: the state, in words what is going on, seconds since the wait began and seconds left to expect."""
 
     state: State
     doing: str
@@ -61,12 +61,7 @@ class Look:
 
 
 class ServerDied(HostError):
-    """The server ended, or a part of it did, before it gave a token. `last` are the log's last lines."""
-
-    def __init__(self, what: str, *, where: str, hint: str, last: tuple[str, ...]) -> None:
-        tail = "\n".join(f"    {line[:300]}" for line in last[-30:])
-        super().__init__(f"{what}\n  last lines of its log:\n{tail}" if tail else what, where=where, hint=hint)
-        self.last = last
+    """The server ended, or a part of it did, before it gave a token."""
 
 
 class Probe(Protocol):
@@ -91,69 +86,78 @@ class Waiting:
     offset: int = 0
     log: LoadLog = field(default_factory=LoadLog)
     began: float = field(init=False)
-    _changed: float = field(init=False)
+    _looked: float = field(init=False)
     _spent: dict[State, float] = field(default_factory=dict)
-    _state: State = State.NOT_STARTED
     _dying_since: float | None = None
+    _gone_since: float | None = None
 
     def __post_init__(self) -> None:
-        self.began = self._changed = self.clock()
+        self.began = self._looked = self.clock()
 
     def step(self) -> Look:
         """One look. Raises ServerDied, or HostError when a state has used up its budget."""
-        now = self.clock()
         try:
             state, doing = self._look()
         except LinkLost as error:
             state, doing = State.UNREACHABLE, error.what
-        self._spent[self._state] = self._spent.get(self._state, 0.0) + now - self._changed
-        self._state, self._changed = state, now
-        elapsed = now - self.began
-        if state is not State.READY and self._spent.get(state, 0.0) > self.budgets.of(state):
-            raise self._too_long(state, doing)
-        left = None if state is not State.LOADING else max(0.0, self.expected - elapsed)
+        now = self.clock()
+        # The time since the last look counts for what is found now: a look that ends with a lost link took long.
+        self._spent[state] = self._spent.get(state, 0.0) + now - self._looked
+        self._looked, elapsed = now, now - self.began
+        if state is not State.READY and (elapsed > self.budgets.total or self._spent[state] > self.budgets.of(state)):
+            raise self._too_long(state, doing, elapsed)
+        left = max(0.0, self.expected - elapsed) if state is State.LOADING else None
         return Look(state, doing, elapsed, left)
 
     def _look(self) -> tuple[State, str]:
-        answer, written = self.probe.poll(self.offset)
-        self.offset = answer["offset"] + len(written)
-        self.log.feed(written)
+        answer = self._poll()
         if not answer["alive"]:
             return self._not_alive(answer)
-        self._check_dying()
         health = answer["health"]
         if health.get("status") == 200:
             missing = self.probe.one_token()
             if missing is None:
                 return State.READY, "a token came back"
+            self._check_dying()
             return State.WARMING, f"answers 200, but no token: {missing}"
+        self._check_dying()
         if health.get("status") == 503 or health.get("error") == "timeout" or self.log.phase in ("warming up", "ready"):
             return State.WARMING, f"{self.log.phase} ({_in_words(health)})"
         return State.LOADING, self._loading()
 
+    def _poll(self) -> Mapping[str, Any]:
+        answer, written = self.probe.poll(self.offset)
+        self.offset = answer["offset"] + len(written)
+        self.log.feed(written)
+        return answer
+
     def _loading(self) -> str:
-        if self.log.phase == "loading weights" and self.log.shards:
-            return f"loading weights: {self.log.shards[0]} of {self.log.shards[1]} shards"
-        return self.log.phase
+        shards = f": {self.log.shards[0]} of {self.log.shards[1]} shards" if self.log.shards else ""
+        return self.log.phase + shards
 
     def _check_dying(self) -> None:
         """A launcher may outlive its scheduler for ever: what the log says counts, after a moment for it to end."""
-        if self.log.death is None:
+        if not self.log.failing:
             return
+        now = self.clock()
         if self._dying_since is None:
-            self._dying_since = self.clock()
-        if self.clock() - self._dying_since > self.budgets.dying:
-            raise self._died("though its first process still lives, the server is dead")
+            self._dying_since = now
+        if now - self._dying_since > self.budgets.dying:
+            raise self._died("its first process still lives, but the server is dead")
 
     def _not_alive(self, answer: Mapping[str, Any]) -> tuple[State, str]:
         if answer["record"] is None:
             return State.NOT_STARTED, "no server of ours is on record there"
-        self.log.close()
+        if self._gone_since is None:
+            # What it wrote between the reading of its log and its end is still to be read, and so is its exit code.
+            self._gone_since = self.clock()
+            answer = self._poll()
         ended = answer["exit"]
+        if ended is None and self.clock() - self._gone_since <= self.budgets.ending:
+            return State.LOADING, "it is gone; looking for how it ended"
+        self.log.close()
         if ended is None:
-            raise self._died(
-                "the server is gone, and nothing on the host says how it ended (killed, or the machine was restarted)"
-            )
+            raise self._died("the server is gone, and nothing there says how (killed, or the machine was restarted)")
         if ended["signal"] is not None:
             why = "; the kernel does this when memory runs out (see dmesg there)" if ended["signal"] == 9 else ""
             raise self._died(f"the server was killed by signal {ended['signal']}{why}")
@@ -162,18 +166,25 @@ class Waiting:
     def _died(self, how: str) -> ServerDied:
         death = self.log.death
         what = f"{how}: {death.what} ({death.line[-300:].strip()})" if death else how
-        return ServerDied(
-            what, where=self.where, hint=death.hint if death else "read its log", last=tuple(self.log.last)
-        )
+        hint = death.hint if death else f"invoke logs --host {self.where} shows its log"
+        return ServerDied(what + _tail(self.log.last), where=self.where, hint=hint)
 
-    def _too_long(self, state: State, doing: str) -> HostError:
-        budget = self.budgets.of(state)
+    def _too_long(self, state: State, doing: str, elapsed: float) -> HostError:
+        if elapsed > self.budgets.total:
+            what = f"no token within {self.budgets.total:.0f} s; still {state.value}: {doing}"
+        else:
+            what = f"{state.value} for more than {self.budgets.of(state):.0f} s: {doing}"
         hint = {
+            State.NOT_STARTED: "put the action `start` before `wait` in the playbook",
             State.LOADING: "raise `ready_timeout` in inventory.yaml if this load takes longer",
             State.WARMING: "read its log: it loaded, but it does not serve",
-            State.UNREACHABLE: "the server itself may be well: invoke status, once the host can be reached",
-        }.get(state, "invoke status shows what is there")
-        return HostError(f"{state.value} for more than {budget:.0f} s: {doing}", where=self.where, hint=hint)
+        }.get(state, f"the server itself may be well: invoke status --host {self.where}, once the host can be reached")
+        return HostError(what + _tail(self.log.last), where=self.where, hint=hint)
+
+
+def _tail(last: Iterable[str]) -> str:
+    lines = "".join(f"\n    {line[:300]}" for line in last)
+    return f"\n  last lines of its log:{lines}" if lines else ""
 
 
 def _in_words(health: Mapping[str, Any]) -> str:
@@ -184,15 +195,13 @@ def _in_words(health: Mapping[str, Any]) -> str:
     )
 
 
-def wait_until_ready(
-    waiting: Waiting,
-    *,
-    sleep: Callable[[float], None],
-    say: Callable[[Look], None],
-    interval: float = 2.0,
-    first: float = 0.25,
-) -> Look:
-    """Looks again and again, first often, then every `interval` seconds, until ready. Raises what `Waiting.step` raises."""
+def poll_interval(expected: float) -> float:
+    """Seconds between two looks at a load that should take `expected` seconds: 2, or less where that is much of it."""
+    return min(2.0, max(0.1, expected / 30))
+
+
+def wait_until_ready(waiting: Waiting, *, sleep: Callable[[float], None], say: Callable[[Look], None]) -> Look:
+    """Looks every `poll_interval` until ready. Raises what `Waiting.step` raises."""
 
     def look() -> Look:
         found = waiting.step()
@@ -201,8 +210,7 @@ def wait_until_ready(
 
     again = tenacity.Retrying(
         retry=tenacity.retry_if_result(lambda found: found.state is not State.READY),
-        wait=tenacity.wait_exponential(multiplier=first, exp_base=1.3, max=interval),
+        wait=tenacity.wait_fixed(poll_interval(waiting.expected)),
         sleep=sleep,
-        reraise=True,
     )
     return again(look)

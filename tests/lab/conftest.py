@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import paramiko
 import pytest
-from labkit import VERSION, log_in
+from labkit import VERSION, importable, log_in, released
 
-from eaglelab.errors import EaglelabError
-from eaglelab.lab import provision
 from eaglelab.lab.lab import LabInfo, LabOptions, down, up
 from eaglelab.lab.model import read_model
 from eaglelab.lab.standin.acceptance import Acceptance
@@ -26,10 +23,7 @@ from eaglelab.lab.standin.stubs import Finder
 @pytest.fixture(scope="session")
 def package() -> Path:
     """The released package, from the cache that labs share."""
-    try:
-        return provision.package_of(VERSION, provision.cache_folder(), print)
-    except EaglelabError as error:
-        pytest.fail(f"these tests need sglang {VERSION} in the cache (`invoke lab-up` once, online): {error}")
+    return released(VERSION)
 
 
 @pytest.fixture(scope="session")
@@ -52,18 +46,8 @@ def ssh(lab: LabInfo) -> Iterator[paramiko.SSHClient]:
 @pytest.fixture
 def stubbed(package: Path) -> Iterator[Finder]:
     """The package importable as on the lab host, in this process, for one test."""
-    before = set(sys.modules)
-    finder = Finder()
-    sys.meta_path.insert(0, finder)
-    sys.path.insert(0, str(package))
-    try:
+    with importable(package) as finder:
         yield finder
-    finally:
-        sys.path.remove(str(package))
-        sys.meta_path.remove(finder)
-        for name in set(sys.modules) - before:
-            if name.partition(".")[0] in ("sglang", "torch"):
-                del sys.modules[name]
 
 
 @pytest.fixture(scope="session")

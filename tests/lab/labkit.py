@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -13,17 +14,48 @@ from pathlib import Path
 from typing import Any
 
 import paramiko
+import pytest
 
+from eaglelab.errors import EaglelabError
+from eaglelab.lab import provision
 from eaglelab.lab.lab import LabInfo
 from eaglelab.lab.processes import start_time
+from eaglelab.lab.standin.stubs import Finder
 
-__all__ = ["SPECULATIVE", "VERSION", "Server", "log_in", "run", "serving", "wait_until"]
+__all__ = ["SPECULATIVE", "VERSION", "Server", "importable", "log_in", "released", "run", "serving", "wait_until"]
 
 VERSION = "0.5.9"
 SPECULATIVE = (
     "--speculative-algorithm EAGLE3 --speculative-draft-model-path ~/models/draft "
     "--speculative-num-steps {0} --speculative-eagle-topk 1 --speculative-num-draft-tokens {1}"
 )
+
+
+def released(version: str) -> Path:
+    """The folder of a released package; downloaded on first use, and a failure where that cannot be."""
+    try:
+        return provision.package_of(version, provision.cache_folder(), print)
+    except EaglelabError as error:
+        pytest.fail(
+            f"this test needs sglang {version} in the cache (`invoke lab-up --sglang {version}`, online): {error}"
+        )
+
+
+@contextmanager
+def importable(package: Path) -> Iterator[Finder]:
+    """Make a package importable as on the lab host, in this process."""
+    before = set(sys.modules)
+    finder = Finder()
+    sys.meta_path.insert(0, finder)
+    sys.path.insert(0, str(package))
+    try:
+        yield finder
+    finally:
+        sys.path.remove(str(package))
+        sys.meta_path.remove(finder)
+        for name in set(sys.modules) - before:
+            if name.partition(".")[0] in ("sglang", "torch"):
+                del sys.modules[name]
 
 
 @contextmanager

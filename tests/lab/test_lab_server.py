@@ -93,6 +93,15 @@ def test_a_client_that_goes_away_aborts_its_request(server: Server) -> None:
     wait_until(lambda: server.ask("/flush_cache", method="POST")[0] == 200, "the end of the request")
 
 
+def test_a_client_that_does_not_wait_for_its_answer_aborts_its_request(server: Server) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", server.lab.server_port)
+    body = {"text": "x", "sampling_params": {"max_new_tokens": 100_000, "ignore_eos": True}}
+    connection.request("POST", "/generate", json.dumps(body))
+    wait_until(lambda: server.ask("/flush_cache", method="POST")[0] == 400, "the start of the request")
+    connection.close()
+    wait_until(lambda: server.ask("/flush_cache", method="POST")[0] == 200, "the end of the request")
+
+
 def test_the_log_tells_the_load_in_order_and_then_the_decode_lines(server: Server) -> None:
     server.generate(120)
     text = server.text()

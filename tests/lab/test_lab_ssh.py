@@ -83,7 +83,8 @@ def test_forwarding_is_refused(ssh: paramiko.SSHClient, lab: LabInfo) -> None:
 
 def test_a_detached_command_outlives_its_connection_and_one_that_writes_does_not(lab: LabInfo) -> None:
     with log_in(lab) as client:
-        _, out, _ = run(client, "setsid -f sleep 60 >/dev/null 2>&1 </dev/null; pgrep -n -x sleep -U $(id -u)")
+        detached = "setsid -f sh -c 'echo $$ >~/logs/pid; exec sleep 60' >/dev/null 2>&1 </dev/null"
+        _, out, _ = run(client, f"{detached}; until test -s ~/logs/pid; do sleep 0.01; done; cat ~/logs/pid")
         sleeper = int(out)
         channel = client.get_transport().open_session()
         channel.exec_command("echo $$; exec yes")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -69,15 +70,30 @@ def test_the_worker_is_the_one_of_the_release(
 
 def test_draft_tokens_that_do_not_fit_the_steps_are_adjusted_with_a_warning() -> None:
     args = parse(["--model", "m", *SPEC.split(), "--speculative-num-draft-tokens", "8"])
-    resolved, warnings = resolve(args, Release.of("0.5.9"))
+    resolved, warnings = resolve(args, Release.of("0.5.9"), {})
     assert resolved.speculative_num_draft_tokens == 3
     assert warnings == [
         "speculative_num_draft_tokens is adjusted to speculative_num_steps + 1 when speculative_eagle_topk == 1"
     ]
 
 
+@pytest.mark.parametrize(
+    ("flags", "env", "notice"),
+    [
+        ("", {}, "Spec v2 is enabled by default"),
+        ("--disable-overlap-schedule", {}, "Spec v1 is used .* because overlap schedule is disabled"),
+        ("", {"SGLANG_ENABLE_SPEC_V2": "0"}, "Spec v1 is used .* because SGLANG_ENABLE_SPEC_V2=False"),
+    ],
+)
+def test_releases_with_both_workers_say_which_one_they_use(flags: str, env: dict[str, str], notice: str) -> None:
+    args = parse(["--model", "m", *SPEC.split(), *flags.split()])
+    _, (warning,) = resolve(args, Release.of("0.5.12"), env)
+    assert re.match(notice, warning)
+    assert resolve(args, Release.of("0.5.9"), env)[1] == []
+
+
 def test_without_steps_all_three_are_chosen() -> None:
-    args, warnings = resolve(parse(["--model", "m", "--speculative-algorithm", "EAGLE3"]), Release.of("0.5.9"))
+    args, warnings = resolve(parse(["--model", "m", "--speculative-algorithm", "EAGLE3"]), Release.of("0.5.9"), {})
     chosen = (args.speculative_num_steps, args.speculative_eagle_topk, args.speculative_num_draft_tokens)
     assert (chosen, warnings) == ((3, 1, 4), [])
 

@@ -27,12 +27,11 @@ def controller_of(module: ModuleType, worker: Any, args: ServerArgs) -> Any:
     controller_type = vars(module).get("AdaptiveController")
     if controller_type is None or not args.speculative_adaptive or args.speculative_eagle_topk != 1:
         return None
-    vars(importlib.import_module("sglang.srt.utils"))["log_info_on_rank0"] = lambda log, text: log.info(text)
-    params = importlib.import_module("sglang.srt.speculative.adaptive_spec_params")
     config = args.speculative_adaptive_config
     if "config_path" in inspect.signature(controller_type).parameters:
         controller = controller_type(worker, config_path=config)
     else:
+        params = importlib.import_module("sglang.srt.speculative.adaptive_spec_params")
         policy = params.AdaptiveSpeculativeParams(initial_steps=worker.speculative_num_steps, cfg_path=config)
         controller = controller_type(worker, policy)
 

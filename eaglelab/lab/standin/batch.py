@@ -35,7 +35,7 @@ class Batch(StubObject):
             reqs=list(reqs),
             forward_mode=_Mode(extend),
             is_extend_in_batch=extend,
-            spec_info=StubObject(),
+            spec_info=StubObject(is_draft_input=lambda: True),
             seq_lens=StubObject(shape=(len(reqs),)),
             sampling_info=StubObject(),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -79,7 +79,7 @@ class Engine:
     def abort(self, rid: str, everything: bool) -> None:
         self._pipe.send({"kind": "abort", "rid": rid, "abort_all": everything})
 
-    async def generate(self, body: dict[str, Any], rid: str, stream: bool) -> AsyncIterator[dict[str, Any]]:
+    async def generate(self, body: dict[str, Any], rid: str, stream: bool) -> AsyncGenerator[dict[str, Any], None]:
         """Outputs of one request, cumulative as SGLang's are; the last one has a finish reason.
 
         A consumer that stops early aborts the request.

@@ -23,9 +23,10 @@ from multiprocessing.process import BaseProcess
 from . import logs
 from .args import Release, ServerArgs, UsageError, parse, read_config
 from .engine import Engine
-from .process import Settings, run_detokenizer, run_scheduler
-from .routes import Routes, forced_shutdown
-from .spec import resolve, worker_class
+from .process import run_detokenizer, run_scheduler
+from .routes import Routes
+from .settings import Settings
+from .spec import resolve
 from .web import WebRequest, serve_connection
 
 __all__ = ["main"]
@@ -62,14 +63,17 @@ def _start(children: _Children, args: ServerArgs, release: Release) -> list[Conn
         upstream = links[rank - 1][0] if rank else None
         followers = [] if rank else [sender for _, sender in links]
         process = spawn.Process(
-            target=run_scheduler, args=(args, release, rank, theirs, upstream, followers), daemon=True
+            target=run_scheduler,
+            args=(args, release, rank, theirs, upstream, followers),
+            name=f"scheduler_{rank}",
+            daemon=True,
         )
         process.start()
         theirs.close()
         children.processes.append(process)
         pipes.append(ours)
     ours, theirs = spawn.Pipe()
-    detokenizer = spawn.Process(target=run_detokenizer, args=(theirs,), daemon=True)
+    detokenizer = spawn.Process(target=run_detokenizer, args=(theirs,), name="detokenizer", daemon=True)
     detokenizer.start()
     theirs.close()
     children.processes.append(detokenizer)
@@ -89,7 +93,9 @@ def _await_ready(process: BaseProcess, pipe: Connection, rank: int, release: Rel
         process.join()
         if release >= (0, 5, 10):
             raise RuntimeError(
-                f"Rank {rank} scheduler died during initialization (exit code: {process.exitcode})."
+                f"Rank {rank} scheduler died during initialization (exit code: {process.exitcode}). "
+                "If exit code is -9 (SIGKILL), a common cause is the OS OOM killer. "
+                "Run `dmesg -T | grep -i oom` to check."
             ) from None
         logger.error(f"Rank {rank} scheduler is dead. Please check if there are relevant logs.")
         logger.error(f"Exit code: {process.exitcode}")
@@ -114,7 +120,8 @@ class _Server:
         _uvicorn("Waiting for application startup.")
         _uvicorn("Application startup complete.")
         serve = functools.partial(serve_connection, handler=self._routes)
-        server = await asyncio.start_server(serve, self._args.host, self._args.port, limit=1 << 20)
+        # whatever --host says: nothing of a lab is reachable from outside
+        server = await asyncio.start_server(serve, "127.0.0.1", self._args.port, limit=1 << 20)
         _uvicorn(f"Uvicorn running on http://{self._args.host}:{self._args.port} (Press CTRL+C to quit)")
         helpers = [
             asyncio.create_task(self._warm_up(warmup_seconds)),
@@ -149,7 +156,7 @@ class _Server:
     async def _drain(self, drain: asyncio.Event, poll: float) -> None:
         await drain.wait()
         while True:
-            if forced_shutdown():
+            if os.environ.get("SGL_FORCE_SHUTDOWN", "").lower() in ("1", "true"):
                 logger.error("Signal SIGTERM received while force shutdown flag set. Force exiting.")
                 break
             rids = self._engine.unfinished
@@ -182,14 +189,14 @@ def _uvicorn(text: str) -> None:
 def _launch(args: ServerArgs, release: Release, version: str, children: _Children) -> None:
     settings = Settings()
     config = read_config(args.model_path)
-    args, warnings = resolve(args, release)
+    args, warnings = resolve(args, release, os.environ)
     logs.configure(args)
     for warning in warnings:
         logger.warning(warning)
-    chosen = worker_class(args, release, os.environ)
-    if chosen == ("eagle_worker", "EAGLEWorker") and release >= (0, 5, 11):
-        logger.warning("Spec v1 is used for eagle/eagle3/standalone speculative decoding.")
     logger.info(f"server_args={args}")
+    logger.warning(
+        f"simulated GPU: all times reported are of a clock {settings.clock_rate:g} times as fast as this one"
+    )
 
     def killed_while_loading(_signum: int, _frame: object) -> None:
         logger.error("Received sigquit from a child process. It usually means the child failed.")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .process import Settings
+from .settings import Settings
 
 __all__ = ["answer", "main"]
 

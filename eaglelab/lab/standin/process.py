@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib
-import json
 import logging
 import os
 import signal
@@ -22,27 +21,17 @@ from .costs import Costs
 from .device import Gpu
 from .gpu import Clock, VirtualTime, cuda_namespace
 from .scheduler import Scheduler, make_worker
+from .settings import Settings
 from .spec import worker_class
 
-__all__ = ["Settings", "run_detokenizer", "run_scheduler"]
+__all__ = ["run_detokenizer", "run_scheduler"]
 
 logger = logging.getLogger(__name__)
 
 PR_SET_PDEATHSIG = 1
 
 
-class Settings:
-    """What the lab wrote for its host (`settings.json` beside the package): load time, clock rate, model."""
-
-    def __init__(self, folder: Path | None = None) -> None:
-        self.folder = folder or Path(__file__).resolve().parent.parent
-        data = json.loads((self.folder / "settings.json").read_text(encoding="utf-8"))
-        self.load_seconds: float = data["load_seconds"]
-        self.clock_rate: float = data["clock_rate"]
-        self.model: dict[str, Any] = data["model"]
-
-
-def set_title(title: str) -> None:
+def _set_title(title: str) -> None:
     """Name the process as SGLang does, where the interpreter has setproctitle."""
     try:
         setproctitle = importlib.import_module("setproctitle")
@@ -58,7 +47,7 @@ def _die_with_parent() -> None:
 def run_detokenizer(pipe: Connection) -> None:
     """A process that is there, as SGLang's is, and ends when its launcher does."""
     _die_with_parent()
-    set_title("sglang::detokenizer")
+    _set_title("sglang::detokenizer")
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with contextlib.suppress(EOFError):
         while True:
@@ -80,7 +69,7 @@ def run_scheduler(
     """
     prefix = f" TP{rank}" if args.tp_size > 1 else ""
     _die_with_parent()
-    set_title(f"sglang::scheduler{prefix.replace(' ', '_')}")
+    _set_title(f"sglang::scheduler{prefix.replace(' ', '_')}")
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     logs.configure(args, prefix)
     if rank > 0:

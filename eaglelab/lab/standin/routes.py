@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 import sys
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 from http import HTTPStatus
 from typing import Any
 
@@ -23,6 +23,7 @@ logger = logging.getLogger(__name__)
 
 HEALTH_TIMEOUT = 20.0
 OPEN_PATHS = ("/health", "/health_generate")
+DEPRECATED = {"/get_model_info": "/model_info", "/get_server_info": "/server_info"}
 
 
 class Routes:
@@ -74,19 +75,16 @@ class Routes:
         key = self._args.api_key
         if key and request.path not in OPEN_PATHS and request.headers.get("authorization") != f"Bearer {key}":
             return Reply.of_json({"error": "Unauthorized"}, 401)
-        if "deprecated" in self._deprecation(request.path):
-            logger.warning(self._deprecation(request.path))
+        if request.path in DEPRECATED and self._release >= (0, 5, 6):
+            logger.warning(
+                f"Endpoint '{request.path}' is deprecated and will be removed in a future version. "
+                f"Please use '{DEPRECATED[request.path]}' instead."
+            )
         try:
             return await handler(request)
         except (ValueError, TypeError, AttributeError) as error:
             logger.error(f"[http_server] Error: {error}")
             return Reply.of_json({"error": {"message": str(error)}}, 400)
-
-    def _deprecation(self, path: str) -> str:
-        if path not in ("/get_model_info", "/get_server_info") or self._release < (0, 5, 6):
-            return ""
-        new = path.replace("/get_", "/")
-        return f"Endpoint '{path}' is deprecated and will be removed in a future version. Please use '{new}' instead."
 
     async def _health(self, request: WebRequest) -> Reply:
         if self.status == "stopping":
@@ -113,8 +111,9 @@ class Routes:
 
     async def _one_token(self, rid: str) -> None:
         body = {"input_ids": [0], "sampling_params": {"max_new_tokens": 1, "temperature": 0.0}}
-        async for _ in self._engine.generate(body, rid, stream=False):
-            pass
+        async with aclosing(self._engine.generate(body, rid, stream=False)) as outputs:
+            async for _ in outputs:
+                pass
 
     async def _generate(self, request: WebRequest) -> Reply:
         body = request.json()
@@ -146,14 +145,16 @@ class Routes:
     async def _whole(self, body: dict[str, Any]) -> dict[str, Any]:
         rid = str(body.get("rid") or uuid.uuid4().hex)
         last: dict[str, Any] = {}
-        async for output in self._engine.generate(body, rid, stream=False):
-            last = output
+        async with aclosing(self._engine.generate(body, rid, stream=False)) as outputs:
+            async for output in outputs:
+                last = output
         return last
 
-    async def _events(self, body: dict[str, Any], rid: str) -> AsyncIterator[bytes]:
+    async def _events(self, body: dict[str, Any], rid: str) -> AsyncGenerator[bytes, None]:
         try:
-            async for output in self._engine.generate(body, rid, stream=True):
-                yield b"data: " + json.dumps(output).encode() + b"\n\n"
+            async with aclosing(self._engine.generate(body, rid, stream=True)) as outputs:
+                async for output in outputs:
+                    yield b"data: " + json.dumps(output).encode() + b"\n\n"
         except ValueError as error:
             logger.error(f"[http_server] Error: {error}")
             yield b"data: " + json.dumps({"error": {"message": str(error)}}).encode() + b"\n\n"
@@ -219,8 +220,3 @@ class Routes:
         }
         lines = (f"# TYPE {name} gauge\n{name}{label} {float(value)}\n" for name, value in values.items())
         return Reply(200, "".join(lines).encode(), "text/plain; version=0.0.4; charset=utf-8")
-
-
-def forced_shutdown() -> bool:
-    """Whether `SGL_FORCE_SHUTDOWN` asks to skip draining."""
-    return os.environ.get("SGL_FORCE_SHUTDOWN", "").lower() in ("1", "true")

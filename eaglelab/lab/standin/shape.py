@@ -6,6 +6,7 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 from .spec import ENTRIES
@@ -31,6 +32,7 @@ def source_of(worker_type: type, entry: str) -> str:
     return textwrap.dedent(inspect.getsource(getattr(worker_type, entry)))
 
 
+@lru_cache(maxsize=16)
 def bound_names(entry: str, method: str) -> tuple[str, ...]:
     """The names that the entry's source binds the result of `self.<method>(...)` to; one for a single name.
 

@@ -35,7 +35,22 @@ def worker_class(args: ServerArgs, release: Release, environ: Mapping[str, str])
     return v1
 
 
-def resolve(args: ServerArgs, release: Release) -> tuple[ServerArgs, list[str]]:
+def _worker_notice(args: ServerArgs, release: Release, environ: Mapping[str, str]) -> list[str]:
+    """What 0.5.11 and 0.5.12, which hold both workers, log of their choice."""
+    chosen = worker_class(args, release, environ)
+    if chosen is None or not (0, 5, 11) <= release < (0, 5, 13):
+        return []
+    if chosen[0] == "eagle_worker_v2":
+        return ["Spec v2 is enabled by default for eagle/eagle3/standalone speculative decoding."]
+    reason = "SGLANG_ENABLE_SPEC_V2=False"
+    if args.disable_overlap_schedule:
+        reason = "overlap schedule is disabled"
+    elif (args.speculative_eagle_topk or 1) > 1:
+        reason = "spec v2 currently only supports topk = 1"
+    return [f"Spec v1 is used for eagle/eagle3/standalone speculative decoding because {reason}."]
+
+
+def resolve(args: ServerArgs, release: Release, environ: Mapping[str, str]) -> tuple[ServerArgs, list[str]]:
     """Fill in and adjust the step count, top-k and draft tokens as the releases do.
 
     Returns:
@@ -48,7 +63,7 @@ def resolve(args: ServerArgs, release: Release) -> tuple[ServerArgs, list[str]]:
     steps = args.speculative_num_steps or 0
     topk = args.speculative_eagle_topk or 1
     draft_tokens = args.speculative_num_draft_tokens or steps + 1
-    warnings = []
+    warnings = _worker_notice(args, release, environ)
     if topk == 1 and draft_tokens != steps + 1 and release >= (0, 4, 5):
         warnings.append(
             "speculative_num_draft_tokens is adjusted to speculative_num_steps + 1 when speculative_eagle_topk == 1"

@@ -25,6 +25,8 @@ REAL = re.compile(
     r"sglang\.(launch_server|version|_version"
     r"|srt\.speculative\.(eagle_worker|eagle_worker_v2|eaglelab_\w+|adaptive_runtime_state|adaptive_spec_params))"
 )
+GIVEN: dict[str, dict[str, Any]] = {"sglang.srt.utils": {"log_info_on_rank0": lambda log, text: log.info(text)}}
+"""What a stub module holds besides stubs: functions whose effect is seen from outside."""
 OURS = re.compile(r"eaglelab_\w+")
 
 
@@ -175,7 +177,7 @@ class Finder:
             return self._package()
         if is_real(name) or OURS.fullmatch(name.rpartition(".")[2]):
             return self._real(name, path)
-        return self._stub(name, [str(Path(p) / name.rpartition(".")[2]) for p in path or ()], {})
+        return self._stub(name, [str(Path(p) / name.rpartition(".")[2]) for p in path or ()], GIVEN.get(name, {}))
 
     def _package(self) -> ModuleSpec | None:
         found = PathFinder.find_spec("sglang")

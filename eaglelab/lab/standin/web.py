@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
@@ -12,6 +12,8 @@ from typing import Any
 __all__ = ["Handler", "Reply", "WebRequest", "serve_connection"]
 
 MAX_BODY = 64 << 20
+DISCONNECT_POLL = 0.5
+"""Seconds between two looks at whether the client of a slow answer is still there."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class Reply:
     status: int = 200
     body: bytes = b""
     content_type: str = "text/plain; charset=utf-8"
-    stream: AsyncIterator[bytes] | None = None
+    stream: AsyncGenerator[bytes, None] | None = None
 
     @classmethod
     def of_json(cls, value: Any, status: int = 200) -> Reply:
@@ -78,13 +80,27 @@ async def _write(writer: asyncio.StreamWriter, reply: Reply) -> None:
     await writer.drain()
 
 
+async def _answer(handler: Handler, request: WebRequest, reader: asyncio.StreamReader) -> Reply:
+    """The handler's reply; the handler is cancelled if the client closes first.
+
+    Raises:
+        ConnectionAbortedError: it did.
+    """
+    task = asyncio.ensure_future(handler(request))
+    while not (await asyncio.wait({task}, timeout=DISCONNECT_POLL))[0]:
+        if reader.at_eof():
+            task.cancel()
+            raise ConnectionAbortedError(request.path)
+    return task.result()
+
+
 async def serve_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, handler: Handler) -> None:
     """Answer requests until the client closes. A client that goes away in mid-answer ends the answer's stream."""
     host, port = writer.get_extra_info("peername")[:2]
     reply: Reply | None = None
     try:
         while request := await _read(reader, f"{host}:{port}"):
-            reply = await handler(request)
+            reply = await _answer(handler, request, reader)
             await _write(writer, reply)
             if request.headers.get("connection", "").lower() == "close":
                 break
@@ -92,5 +108,5 @@ async def serve_connection(reader: asyncio.StreamReader, writer: asyncio.StreamW
         pass
     finally:
         if reply is not None and reply.stream is not None:
-            await reply.stream.aclose()  # type: ignore[attr-defined]
+            await reply.stream.aclose()
         writer.close()

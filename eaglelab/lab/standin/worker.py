@@ -24,6 +24,10 @@ from .stubs import Stub, StubObject
 __all__ = ["SpecWorker"]
 
 
+def _no_context(*_args: Any, **_kwargs: Any) -> contextlib.AbstractContextManager[None]:
+    return contextlib.nullcontext()
+
+
 class SpecWorker:
     """An instance of the real worker class, made without its `__init__`, that decodes on a simulated GPU.
 
@@ -56,7 +60,7 @@ class SpecWorker:
             enable_nan_detection=False,
             plan_stream=None,
             model_runner=Stub(),
-            draft_tp_context=lambda *_args: contextlib.nullcontext(),
+            draft_tp_context=_no_context,
             verify=self._verify,
             **(self._v2_parts() if self._is_v2 else self._v1_parts()),
         )
@@ -73,9 +77,11 @@ class SpecWorker:
 
     def _v1_parts(self) -> dict[str, Any]:
         return {
-            "target_worker": Stub(),
+            "target_worker": StubObject(forward_batch_generation=self._target_prefill),
             "draft": self._draft,
+            "forward_draft_decode": self._draft_step,
             "forward_draft_extend_after_decode": self._extend,
+            "forward_extend_after_decode": self._extend,
             "forward_target_extend": self._target_prefill,
             "forward_draft_extend": self._prefill_extend,
         }
@@ -83,7 +89,7 @@ class SpecWorker:
     def _v2_parts(self) -> dict[str, Any]:
         draft_worker = StubObject(
             draft=self._draft,
-            draft_tp_context=lambda *_args: contextlib.nullcontext(),
+            draft_tp_context=_no_context,
             draft_runner=StubObject(),
             _draft_extend_for_decode=self._extend,
             _draft_extend_for_prefill=self._prefill_extend,
@@ -104,7 +110,13 @@ class SpecWorker:
         if not self._is_v2:
             self._gpu.stream.synchronize()  # `sum(seq_lens).item()` in v1: the re-extend before is drained here
         self._gpu.run(self._gpu.costs.draft(self.steps, len(batch)), "draft")
-        return StubObject(is_verify_input=lambda: True)
+        verify_input = StubObject(is_verify_input=lambda: True)
+        names = bound_names(self._source, "draft")
+        return values_for(names, dict.fromkeys(names, verify_input)) if len(names) > 1 else verify_input
+
+    def _draft_step(self, batch: Batch) -> None:
+        """One draft forward: up to 0.4.2.post1 the entry itself runs the loop."""
+        self._gpu.run(self._gpu.costs.draft(2, len(batch)), "draft")
 
     def _verify(self, batch: Batch, *_args: Any, **_kwargs: Any) -> Any:
         self._correct = [request.draw(self._gpu.acceptance, self.steps) for request in batch.reqs]
@@ -117,7 +129,9 @@ class SpecWorker:
         self._correct = [max(0, min(drafts + 1, rest) - 1) for drafts, rest in zip(self._correct, left, strict=True)]
         unfinished = sum(drafts + 1 < rest for drafts, rest in zip(self._correct, left, strict=True))
         lengths = list(self._correct)
-        verified = StubObject(shape=(unfinished,))
+        verified: StubObject | None = StubObject(shape=(unfinished,))
+        if not unfinished and "verified_id is not None" in self._source:
+            verified = None
         batch.__dict__["spec_info"] = StubObject(verified_id=verified)
         output = StubObject(
             accept_length_per_req_cpu=lengths,
@@ -129,6 +143,7 @@ class SpecWorker:
         )
         known = {
             "verify_output": output,
+            "next_draft_input": StubObject(verified_id=verified),
             "accept_length_cpu": lengths,
             "verified_id": verified,
             "can_run_cuda_graph": True,
@@ -155,7 +170,9 @@ class SpecWorker:
         self._gpu.run(self._gpu.costs.prefill(sum(request.prompt_tokens for request in batch.reqs)))
         if self._is_v2:
             return StubObject(logits_output=StubObject(), next_token_ids=Stub())
-        return values_for(bound_names(self._source, "forward_target_extend"), {"can_run_cuda_graph": False})
+        names = bound_names(self._source, "forward_target_extend")
+        names = names or bound_names(self._source, "target_worker.forward_batch_generation")
+        return values_for(names, {"can_run_cuda_graph": False})
 
     def _prefill_extend(self, *_args: Any, **_kwargs: Any) -> StubObject:
         self._gpu.run(self._gpu.costs.extend(1), "extend")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 import re
 import shutil
 import socket
@@ -13,7 +12,7 @@ from typing import Any
 
 from eaglelab.remote.agent.files import describe_file
 from eaglelab.remote.agent.journal import Journal
-from eaglelab.remote.agent.processes import listener
+from eaglelab.remote.agent.processes import listener, user_name
 from eaglelab.remote.agent.server import Server
 from eaglelab.remote.agent.wire import AgentError
 
@@ -25,7 +24,12 @@ def _imported_from(python: str, cwd: str) -> str | None:
     script = "import importlib.util as u; s = u.find_spec('sglang'); print('SGLANG=' + (s.origin or (list(s.submodule_search_locations or [''])[0] + '/')) if s else 'SGLANG=')"
     try:
         done = subprocess.run(
-            [python, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=cwd, timeout=60
+            [python, "-c", script],
+            stdin=subprocess.DEVNULL,  # the agent's own stdin is the stream of requests
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=cwd,
+            timeout=60,
         )
     except OSError as error:
         raise AgentError("no-python", "cannot run %s: %s" % (python, error.strerror)) from error
@@ -90,9 +94,10 @@ def _gpus() -> list[dict[str, str]]:
     try:
         done = subprocess.run(
             ["nvidia-smi", "--query-gpu=" + ",".join(keys), "--format=csv,noheader,nounits"],
+            stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            timeout=30,
+            timeout=20,
         )
     except (OSError, subprocess.TimeoutExpired):
         return []
@@ -119,7 +124,7 @@ def facts(journal: Journal, python: str, sglang: str | None, targets: list[str],
     log = os.path.expanduser(log)
     return {
         "hostname": socket.gethostname(),
-        "user": pwd.getpwuid(os.getuid()).pw_name,
+        "user": user_name(os.getuid()),
         "home": home,
         "state": journal.folder,
         "python": expanded,

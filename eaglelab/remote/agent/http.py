@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 import time
 from collections.abc import Callable
 from typing import Any
@@ -31,7 +32,7 @@ def request(
         text = response.read().decode(errors="replace")
     except ConnectionRefusedError:
         return {"error": "refused"}
-    except TimeoutError:
+    except socket.timeout:  # TimeoutError itself only from Python 3.10 on
         return {"error": "timeout"}
     except (OSError, http.client.HTTPException) as error:
         return {"error": "broken", "text": str(error)}
@@ -74,9 +75,9 @@ def generate(
         return _read_stream(response, began, beat, clock)
     except ConnectionRefusedError as error:
         raise AgentError("refused", "nothing listens on port %d" % port) from error
-    except TimeoutError as error:
+    except socket.timeout as error:
         raise AgentError("timeout", "no token for %.0f s" % timeout) from error
-    except (OSError, http.client.HTTPException, ValueError) as error:
+    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
         raise AgentError("broken", "the stream broke off: %s" % (error or type(error).__name__)) from error
     finally:
         connection.close()

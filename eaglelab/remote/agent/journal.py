@@ -1,76 +1,37 @@
-"""The host's own memory: originals by content, the manifest of what may be changed, a journal of what was done.
+"""Originals by content, the manifest of what may be changed, and the changes themselves.
 
 Everything a rollback needs lies in one folder on the host, so any machine with access can do it, at any time.
 The order is always: original stored, manifest written, then files swapped. What state a file is in is never
-remembered: it is its sha256, compared with the two that the manifest names.
+remembered: it is its sha256, compared with those that the manifest names.
 """
 
 from __future__ import annotations
 
-import glob
-import json
 import os
 import time
-from typing import Any
+import warnings
+from typing import Any, Sequence
 
-from eaglelab.remote.agent.files import fsync_folder, os_error, read_bytes, remove_bytecode, replace, sha256, write_new
+from eaglelab.remote.agent.files import (
+    fsync_folder,
+    os_error,
+    read_bytes,
+    remove_bytecode,
+    replace,
+    sha256,
+    temporaries,
+    write_new,
+)
+from eaglelab.remote.agent.state import StateFolder
 from eaglelab.remote.agent.wire import AgentError
 
-__all__ = ["Journal", "state_folder"]
+__all__ = ["Journal", "parse_contents"]
+
+_NO_MANIFEST: dict[str, Any] = {"files": []}
 
 
-def state_folder() -> str:
-    base = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
-    return os.path.join(base, "eaglelab")
-
-
-class Journal:
-    """The state folder of one user on one host."""
-
-    def __init__(self, folder: str) -> None:
-        self.folder = folder
-
-    def open(self) -> None:
-        try:
-            for name in ("objects", "history"):
-                os.makedirs(os.path.join(self.folder, name), mode=0o700, exist_ok=True)
-        except OSError as error:
-            raise os_error(error, "cannot make the state folder %s" % self.folder) from error
-
-    def note(self, op: str, **what: Any) -> None:
-        """Appends one line and syncs it: the journal is what a later controller believes."""
-        line = json.dumps(dict(what, op=op, time=time.time()), separators=(",", ":")).encode() + b"\n"
-        try:
-            descriptor = os.open(
-                os.path.join(self.folder, "journal.jsonl"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600
-            )
-            try:
-                os.write(descriptor, line)
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-        except OSError as error:
-            raise os_error(error, "cannot write the journal in %s" % self.folder) from error
-
-    def read(self, name: str) -> dict[str, Any] | None:
-        """A JSON file of the state folder; None if there is none."""
-        path = os.path.join(self.folder, name)
-        if not os.path.exists(path):
-            return None
-        try:
-            found = json.loads(read_bytes(path))
-        except ValueError as error:
-            raise AgentError("bad-state", "%s is not JSON: %s" % (path, error), path=path) from error
-        return dict(found)
-
-    def write(self, name: str, content: dict[str, Any]) -> None:
-        write_new(os.path.join(self.folder, name), json.dumps(content, indent=1, sort_keys=True).encode())
-
-    def remove(self, name: str) -> None:
-        path = os.path.join(self.folder, name)
-        if os.path.exists(path):
-            os.unlink(path)
-            fsync_folder(self.folder)
+class Journal(StateFolder):
+    """Backup, apply and rollback. Each may be repeated at any time, also after a crash at any point of itself."""
 
     def _object(self, digest: str) -> str:
         return os.path.join(self.folder, "objects", digest)
@@ -93,9 +54,10 @@ class Journal:
         manifest knows, those in `originals`.
         """
         self.open()
-        earlier = {entry["path"]: entry for entry in (self.read("manifest.json") or {"files": []})["files"]}
+        self.sweep()
+        earlier = {entry["path"]: entry for entry in (self.read("manifest.json") or _NO_MANIFEST)["files"]}
         entries = [
-            self._backup_one(file, earlier.pop(file["path"], None), originals.get(file["path"])) for file in files
+            self._backup_one(run, file, earlier.pop(file["path"], None), originals.get(file["path"])) for file in files
         ]
         manifest = {
             "schema": 1,
@@ -111,28 +73,23 @@ class Journal:
         )
         return manifest
 
-    def _backup_one(self, file: dict[str, Any], earlier: dict[str, Any] | None, data: bytes | None) -> dict[str, Any]:
+    def _backup_one(
+        self, run: str, file: dict[str, Any], earlier: dict[str, Any] | None, data: bytes | None
+    ) -> dict[str, Any]:
         path, original = file["path"], file["original"]
+        if earlier is None and original == file["patched"]:
+            original = None  # a file that the patch brings along and that is there already came from us
         if earlier is not None and earlier["original"] != original:
-            raise AgentError(
-                "changed",
-                "%s: the journal of this host holds the original %s, the plan starts from %s"
-                % (path, earlier["original"], original),
-                path=path,
-            )
+            self._supersede(run, file, earlier)
+            earlier = None
         # What an earlier plan wrote stays known until the rollback: a crash may leave either in place.
         known = [file["patched"], file["found"]] + (earlier or {}).get("patched", [])
         patched = [
             digest for at, digest in enumerate(known) if digest not in (None, original) and digest not in known[:at]
         ]
         _sweep_temporaries(path)
-        if original is not None and not os.path.exists(self._object(original)):
-            data = read_bytes(path) if data is None else data
-            if sha256(data) != original:
-                raise AgentError("changed", "%s is no longer the file that was planned" % path, path=path)
-            write_new(self._object(original), data, 0o400)
         if original is not None:
-            self.original(original)
+            self._store(path, original, data)
         owner = earlier or file
         return {
             "path": path,
@@ -143,25 +100,51 @@ class Journal:
             "gid": owner["gid"],
         }
 
+    def _supersede(self, run: str, file: dict[str, Any], earlier: dict[str, Any]) -> None:
+        """An upgrade of SGLang puts a new original in the place of a patched one. The old one stays stored.
+
+        Only a file that holds nothing of ours can be a new original; all else is somebody's edit of a patched file.
+        """
+        path, found = file["path"], file["found"]
+        if found is None or found != file["original"] or found in earlier["patched"] or _digest(path) != found:
+            raise AgentError(
+                "changed",
+                "%s: the journal of this host holds the original %s, the plan starts from %s"
+                % (path, earlier["original"], file["original"]),
+                path=path,
+            )
+        self.note("superseded", run=run, path=path, before=earlier["original"], now=found)
+
+    def _store(self, path: str, original: str, data: bytes | None) -> None:
+        stored = self._object(original)
+        there = os.path.exists(stored)
+        if there and sha256(read_bytes(stored)) == original:
+            return
+        data = read_bytes(path) if data is None else data
+        if sha256(data) != original:
+            if there:
+                self.original(original)  # says that it is damaged: there is nothing to mend it with
+            raise AgentError("changed", "%s is no longer the file that was planned" % path, path=path)
+        write_new(stored, data, 0o400)
+
     def apply(self, run: str, contents: dict[str, bytes]) -> list[dict[str, Any]]:
         """Swaps in the patched bytes of every file, in order, or puts back those already swapped and raises.
 
         All of them must compile under this Python, which is the server's, before the first is touched.
         """
-        manifest = self.read("manifest.json") or {"files": []}
-        entries = {entry["path"]: entry for entry in manifest["files"]}
+        entries = {entry["path"]: entry for entry in (self.read("manifest.json") or _NO_MANIFEST)["files"]}
         for path, data in contents.items():
             if path not in entries or sha256(data) not in entries[path]["patched"]:
                 raise AgentError("no-backup", "%s was not backed up for this patch" % path, path=path)
             _must_compile(path, data)
         done: list[dict[str, Any]] = []
-        try:
-            for path, data in contents.items():
+        for path, data in contents.items():
+            try:
                 done.append(self._swap(run, entries[path], data))
-        except AgentError:
-            for change in reversed(done):
-                self._restore(run, entries[change["path"]])
-            raise
+            except Exception as error:
+                touched = [change["path"] for change in done if change["changed"]] + [path]
+                self._revert(run, [entries[name] for name in touched], error)
+                raise
         return done
 
     def _swap(self, run: str, entry: dict[str, Any], data: bytes) -> dict[str, Any]:
@@ -172,33 +155,61 @@ class Journal:
         if now != entry["original"] and now not in entry["patched"]:
             raise AgentError("changed", "%s was changed by somebody else: its sha256 is %s" % (path, now), path=path)
         self.note("swap", run=run, path=path, before=now, after=wanted)
+        remove_bytecode(path)  # first, so that where this is refused nothing has changed yet
         replace(path, now, data, entry["mode"], entry["uid"], entry["gid"])
+        remove_bytecode(path)
         self.note("swapped", run=run, path=path, now=wanted)
         return {"path": path, "from": now, "to": wanted, "changed": True}
 
-    def rollback(self, run: str) -> dict[str, Any]:
+    def _revert(self, run: str, entries: list[dict[str, Any]], cause: Exception) -> None:
+        left = []
+        for entry in reversed(entries):
+            try:
+                self._restore(run, entry)
+            except Exception as error:
+                left.append("%s (%s)" % (entry["path"], error))
+        if left:
+            raise AgentError("not-reverted", "%s; then these could not be put back: %s" % (cause, ", ".join(left)))
+
+    def rollback(self, run: str, accept: Sequence[str] = ()) -> dict[str, Any]:
         """Puts every original back. Files that are neither original nor ours are left, and named.
 
-        Returns files: [{path, state: restored | original | removed | foreign, ...}] and nothing: true if there was
-        nothing to do. The manifest goes only when every file is at its original.
+        `accept` lists paths that the user wants to keep as they are now.
+        Returns files: [{path, state: restored | original | removed | foreign | accepted, ...}] and nothing: true if
+        there was nothing to do. The manifest goes only when no file is foreign. A file that cannot be put back does not
+        keep the others from it; its error is raised in the end.
         """
+        self.sweep()
         manifest = self.read("manifest.json")
         if manifest is None:
             return {"nothing": True, "files": []}
-        results = [self._restore(run, entry) for entry in reversed(manifest["files"])]
+        results, failures = [], []
+        for entry in reversed(manifest["files"]):
+            try:
+                results.append(self._restore(run, entry, entry["path"] in accept))
+            except AgentError as error:
+                failures.append(error)
+                results.append({"path": entry["path"], "state": "failed"})
+        states = [[result["path"], result["state"]] for result in results]
+        self.note_if_possible("rollback", run=run, of=manifest["run"], files=states)
+        if failures:
+            raise failures[0]
         if all(result["state"] != "foreign" for result in results):
+            self._close(run, manifest)
+        nothing = all(result["state"] == "original" for result in results)
+        return {"nothing": nothing, "files": results, "of": manifest["run"]}
+
+    def _close(self, run: str, manifest: dict[str, Any]) -> None:
+        try:
             self.write(
                 os.path.join("history", "%s.json" % manifest["run"]),
                 dict(manifest, rolled_back=time.time(), rolled_back_by=run),
             )
-            self.remove("manifest.json")
-        nothing = all(result["state"] == "original" for result in results)
-        self.note(
-            "rollback", run=run, of=manifest["run"], files=[[result["path"], result["state"]] for result in results]
-        )
-        return {"nothing": nothing, "files": results, "of": manifest["run"]}
+        except AgentError:
+            pass  # a full disk: that every file is original counts for more than the record of it
+        self.remove("manifest.json")
 
-    def _restore(self, run: str, entry: dict[str, Any]) -> dict[str, Any]:
+    def _restore(self, run: str, entry: dict[str, Any], accepted: bool = False) -> dict[str, Any]:
         path, original, now = entry["path"], entry["original"], _digest(entry["path"])
         _sweep_temporaries(path)
         result = {"path": path, "original": original, "found": now, "state": "original"}
@@ -206,9 +217,10 @@ class Journal:
             if now is not None:
                 result["state"] = self._restore_owner(entry)
         elif now not in entry["patched"]:
-            result.update(state="foreign", kept=self._object(original) if original else None)
+            kept = self._object(original) if original else None
+            return dict(result, state="accepted" if accepted else "foreign", kept=kept)
         elif original is None:
-            self.note("remove", run=run, path=path, before=now)
+            self.note_if_possible("remove", run=run, path=path, before=now)
             try:
                 os.unlink(path)
                 fsync_folder(os.path.dirname(path))
@@ -216,19 +228,21 @@ class Journal:
                 raise os_error(error, "cannot remove %s" % path) from error
             result["state"] = "removed"
         else:
-            self.note("swap", run=run, path=path, before=now, after=original)
+            self.note_if_possible("swap", run=run, path=path, before=now, after=original)
             replace(path, now, self.original(original), entry["mode"], entry["uid"], entry["gid"])
             result["state"] = "restored"
-        if os.path.isdir(os.path.dirname(path)):
+        try:
             remove_bytecode(path)
+        except AgentError:
+            pass  # Python compiles again what has another time and size; the file itself is what counts
         return result
 
     def _restore_owner(self, entry: dict[str, Any]) -> str:
         """An original put back by hand may have lost its mode or owner."""
-        info = os.stat(entry["path"])
-        if (info.st_mode & 0o7777, info.st_uid, info.st_gid) == (entry["mode"], entry["uid"], entry["gid"]):
-            return "original"
         try:
+            info = os.stat(entry["path"])
+            if (info.st_mode & 0o7777, info.st_uid, info.st_gid) == (entry["mode"], entry["uid"], entry["gid"]):
+                return "original"
             os.chown(entry["path"], entry["uid"], entry["gid"])
             os.chmod(entry["path"], entry["mode"])
         except OSError as error:
@@ -238,7 +252,7 @@ class Journal:
     def states(self) -> list[dict[str, Any]]:
         """Every file of the manifest and what it is now: original, patched, foreign or missing."""
         found = []
-        for entry in (self.read("manifest.json") or {"files": []})["files"]:
+        for entry in (self.read("manifest.json") or _NO_MANIFEST)["files"]:
             now = _digest(entry["path"])
             if now == entry["original"]:
                 state = "original"
@@ -251,12 +265,12 @@ class Journal:
 
 
 def _digest(path: str) -> str | None:
-    return sha256(read_bytes(path)) if os.path.lexists(path) else None
+    return sha256(read_bytes(path)) if os.path.exists(path) else None
 
 
 def _sweep_temporaries(path: str) -> None:
     """What a killed agent may have left beside the file; no living one is at work, since the lock is ours."""
-    for left in glob.glob(glob.escape(path) + ".eaglelab-*.tmp"):
+    for left in temporaries(os.path.realpath(path)):
         try:
             os.unlink(left)
         except OSError as error:
@@ -265,8 +279,10 @@ def _sweep_temporaries(path: str) -> None:
 
 def _must_compile(path: str, data: bytes) -> None:
     try:
-        compile(data, path, "exec", dont_inherit=True)
-    except (SyntaxError, ValueError) as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what SGLang's own lines are warned about is nothing new
+            compile(data, path, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError) as error:
         raise AgentError(
             "does-not-compile", "the server's Python cannot compile the patched %s: %s" % (path, error), path=path
         ) from error

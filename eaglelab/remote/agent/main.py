@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
-import fcntl
 import glob
-import json
 import os
+import signal
 import sys
 import traceback
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Sequence
 
 from eaglelab.remote.agent.facts import facts
-from eaglelab.remote.agent.files import describe_file, os_error, read_bytes, sed
+from eaglelab.remote.agent.files import os_error, read_file, sed
 from eaglelab.remote.agent.http import generate, request
-from eaglelab.remote.agent.journal import Journal, parse_contents, state_folder
+from eaglelab.remote.agent.journal import Journal, parse_contents
+from eaglelab.remote.agent.lock import Lock
 from eaglelab.remote.agent.server import Server
+from eaglelab.remote.agent.state import state_folder
 from eaglelab.remote.agent.wire import READY, AgentError, Reply, encode_frame, read_frame
 
 __all__ = ["Agent", "serve"]
 
 _CHUNK = 4 << 20
+
+_IDLE_S = 300
+"""An agent that hears nothing for so long ends and lets go of the lock: a controller that lost its power or its
+network says no goodbye, and sshd would wait for it for hours."""
+
+_UNDER_LOCK = frozenset({"backup", "apply", "rollback", "start", "stop", "stop_foreign", "loaded"})
+"""Operations that change the host: one operator at a time."""
+
+
+class _ControllerGone(Exception):
+    """Nobody reads the answers any more."""
 
 
 class Agent:
@@ -32,35 +44,17 @@ class Agent:
         self.journal = journal
         self.out = out
         self.server = Server(journal)
-        self.locked: int | None = None
+        self.lock = Lock(journal)
 
     def op_facts(self, **about: Any) -> Any:
         return facts(self.journal, **about)
 
     def op_lock(self, holder: dict[str, Any]) -> Any:
-        """One operator a host: held until this agent ends, however it ends. Raises `locked` with the holder."""
-        if self.locked is not None:
-            return {}
-        self.journal.open()
-        path = os.path.join(self.journal.folder, "lock")
-        try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        except OSError as error:
-            raise os_error(error, "cannot open the lock %s" % path) from error
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            other = os.read(descriptor, 4096).decode(errors="replace")
-            os.close(descriptor)
-            raise AgentError("locked", "another run is at work on this host", holder=other) from error
-        os.ftruncate(descriptor, 0)
-        os.write(descriptor, json.dumps(dict(holder, pid=os.getpid())).encode())
-        self.locked = descriptor
+        self.lock.take(holder)
         return {}
 
     def op_read(self, path: str) -> Any:
-        found = describe_file(os.path.expanduser(path))
-        return found, read_bytes(found["path"])
+        return read_file(os.path.expanduser(path))
 
     def op_sed(self, path: str, ranges: list[list[int]]) -> Any:
         return {"lines": sed(path, ranges)}
@@ -79,8 +73,8 @@ class Agent:
     def op_apply(self, run: str, files: list[dict[str, Any]], data: bytes = b"") -> Any:
         return {"files": self.journal.apply(run, parse_contents(files, data))}
 
-    def op_rollback(self, run: str) -> Any:
-        return self.journal.rollback(run)
+    def op_rollback(self, run: str, accept: Sequence[str] = ()) -> Any:
+        return self.journal.rollback(run, accept)
 
     def op_start(self, **what: Any) -> Any:
         return self.server.start(**what)
@@ -134,17 +128,22 @@ class Agent:
         self.send({"beat": news})
 
     def send(self, frame: dict[str, Any], raw: bytes = b"") -> None:
-        self.out.write(encode_frame(frame, raw))
-        self.out.flush()
+        try:
+            self.out.write(encode_frame(frame, raw))
+            self.out.flush()
+        except BrokenPipeError as error:
+            raise _ControllerGone from error
 
     def answer(self, message: dict[str, Any], data: bytes) -> None:
         """Runs one request and writes its frames. Whatever goes wrong becomes an answer; the loop goes on."""
         try:
             operation = getattr(self, "op_" + message["op"])
+            if message["op"] in _UNDER_LOCK and not self.lock.held:
+                raise AgentError("not-locked", "%s changes the host and needs its lock" % message["op"])
             result = operation(**message["args"], **({"data": data} if data else {}))
         except AgentError as error:
             self.send({"error": {"code": error.code, "what": error.what, "details": error.details}})
-        except BrokenPipeError:
+        except _ControllerGone:
             raise
         except Exception as error:
             self.send(
@@ -162,16 +161,18 @@ class Agent:
 
 
 def serve(source: BinaryIO, out: BinaryIO) -> None:
-    """Answers requests until the controller closes the stream or is gone."""
+    """Answers requests until the controller closes the stream, is gone, or has been silent for too long."""
     agent = Agent(Journal(state_folder()), out)
-    out.write(READY)
-    out.flush()
     try:
+        out.write(READY)
+        out.flush()
         while True:
+            signal.alarm(_IDLE_S)  # unhandled, it ends the process
             frame = read_frame(source)
+            signal.alarm(0)
             if frame is None:
                 return
             agent.answer(frame[0], frame[1])
-    except BrokenPipeError:
-        # The controller is gone. Python would fail once more when it flushes stdout at its end.
+    except (_ControllerGone, BrokenPipeError):
+        # Python would fail once more when it flushes stdout at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

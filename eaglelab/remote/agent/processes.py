@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 import subprocess
-from typing import Any
+from typing import Any, Callable, Sequence
 
 __all__ = [
     "boot_id",
@@ -16,7 +17,13 @@ __all__ = [
     "marked",
     "session_members",
     "start_ticks",
+    "started",
+    "user_name",
+    "without_secrets",
+    "writes_to",
 ]
+
+_SECRET_FLAG = re.compile(r"-(key|token|secret|password|passwd)$")
 
 
 def boot_id() -> str:
@@ -49,17 +56,24 @@ def start_ticks(pid: int) -> int | None:
     return int(fields[19])
 
 
+def started(pid: int) -> int | None:
+    """As `start_ticks`, also for a zombie: it keeps its pid until it is collected."""
+    fields = _stat(pid)
+    return None if fields is None else int(fields[19])
+
+
 def _pids() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
-def session_members(session: int, leader_start: int) -> set[int]:
+def session_members(session: int, leader_start: int, ours: Callable[[int], bool]) -> set[int]:
     """Living processes of the session whose leader was started at `leader_start`.
 
-    The kernel gives the leader's pid to nobody else while the session has members. So a session without its leader
-    is still the old one, and a session with another leader is a stranger's.
+    While a session has members, the kernel gives its number to nobody else. So one member that is `ours` proves them
+    all. Where the leader is gone that proof is needed: the session may have ended, and a stranger's daemon, whose
+    leader is gone as well, may have got its number.
     """
-    leader = start_ticks(session)
+    leader = started(session)
     if leader is not None and leader != leader_start:
         return set()
     found = set()
@@ -67,7 +81,19 @@ def session_members(session: int, leader_start: int) -> set[int]:
         fields = _stat(pid)
         if fields is not None and fields[0] not in "ZX" and int(fields[3]) == session:
             found.add(pid)
-    return found
+    return found if leader is not None or any(ours(pid) for pid in found) else set()
+
+
+def writes_to(pid: int, device: int, inode: int) -> bool:
+    """Whether stdout or stderr of the process is that file, also after it was renamed or deleted."""
+    for descriptor in (1, 2):
+        try:
+            info = os.stat("/proc/%d/fd/%d" % (pid, descriptor))
+        except OSError:
+            continue
+        if (info.st_dev, info.st_ino) == (device, inode):
+            return True
+    return False
 
 
 def marked(mark: str) -> set[int]:
@@ -107,15 +133,30 @@ def describe(pid: int) -> dict[str, Any]:
     """pid, user and command line, for naming a process to a person."""
     try:
         with open("/proc/%d/cmdline" % pid, "rb") as file:
-            command = file.read().replace(b"\0", b" ").decode(errors="replace").strip()
+            words = file.read().decode(errors="replace").strip("\0 ").split("\0")
         uid = os.stat("/proc/%d" % pid).st_uid
     except OSError:
         return {"pid": pid, "user": "?", "command": "(gone)"}
+    return {"pid": pid, "user": user_name(uid), "command": " ".join(without_secrets(words))[:500]}
+
+
+def user_name(uid: int) -> str:
     try:
-        user = pwd.getpwuid(uid).pw_name
+        return pwd.getpwuid(uid).pw_name
     except KeyError:
-        user = str(uid)
-    return {"pid": pid, "user": user, "command": command[:500]}
+        return str(uid)  # containers run under numbers that nobody named
+
+
+def without_secrets(command: Sequence[str]) -> list[str]:
+    """A command line that may be written down: the values of `--api-key` and its like are `***`."""
+    shown: list[str] = []
+    hide = False
+    for word in command:
+        flag, equals, _ = word.partition("=")
+        secret = _SECRET_FLAG.search(flag) is not None
+        shown.append("***" if hide else flag + "=***" if secret and equals else word)
+        hide = secret and not equals
+    return shown
 
 
 def _listening_inodes(port: int) -> set[str]:
@@ -154,7 +195,9 @@ def gpu_processes() -> dict[int, str] | None:
     """pid -> used GPU memory (MiB, as printed) for all compute processes; None where there is no nvidia-smi."""
     command = ["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"]
     try:
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=20)
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=20
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
     if done.returncode:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import subprocess
 import time
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Callable
 
-from eaglelab.remote.agent.files import os_error, write_new
-from eaglelab.remote.agent.journal import Journal
+from eaglelab.remote.agent.files import os_error
+from eaglelab.remote.agent.keeper import launch
 from eaglelab.remote.agent.processes import (
     boot_id,
     descendants,
@@ -21,7 +18,10 @@ from eaglelab.remote.agent.processes import (
     marked,
     session_members,
     start_ticks,
+    without_secrets,
+    writes_to,
 )
+from eaglelab.remote.agent.state import StateFolder
 from eaglelab.remote.agent.wire import AgentError, Beat
 
 __all__ = ["MARK", "Server"]
@@ -29,36 +29,96 @@ __all__ = ["MARK", "Server"]
 MARK = "EAGLELAB_SERVER"
 """Environment variable that every process of a server of ours inherits; its value is the state folder."""
 
+_KILL_S = 15.0
+_KEEPER_S = 5.0
+"""How long the keeper is spared after KILL, so that it can write down how the server ended."""
+
 
 class Server:
     """At most one server a state folder; `server.json` names it, `server.exit.json` tells how it ended."""
 
     def __init__(
-        self, journal: Journal, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
+        self,
+        state: StateFolder,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self.journal = journal
+        self.state = state
         self.clock = clock
         self.sleep = sleep
+        self._keepers: set[int] = set()
 
     def record(self) -> dict[str, Any] | None:
-        return self.journal.read("server.json")
+        return self.state.read("server.json")
 
     def members(self) -> set[int]:
         """Living processes of our server: its session, and what left the session but carries our mark."""
-        found = marked("%s=%s" % (MARK, self.journal.folder))
+        self._reap()
+        found = marked("%s=%s" % (MARK, self.state.folder))
         record = self.record()
-        if record and record.get("boot") == boot_id():
-            found |= session_members(record["session"], record["session_start"])
+        if record and record["boot"] == boot_id():
+            known = set(found)
+            found |= session_members(
+                record["session"], record["session_start"], lambda pid: pid in known or _is_ours(record, pid)
+            )
         found.discard(os.getpid())
         return found
 
     def start(
-        self, run: str, command: list[str], env: dict[str, str], log: str, port: int, cwd: str, about: dict[str, Any]
+        self,
+        run: str,
+        command: list[str],
+        env: dict[str, str],
+        log: str,
+        port: int,
+        cwd: str,
+        about: dict[str, Any],
+        token: str,
     ) -> dict[str, Any]:
         """Starts `command` detached, with its output appended to `log`. Returns the record, with pid and log offset.
 
+        `token` names this request: asked once more, after a lost link, the answer is the server that it started.
         Raises `running` if a server of ours lives, `port-taken` if somebody listens on `port`.
         """
+        earlier = self._started_by(token)
+        if earlier is not None:
+            return earlier
+        self._must_be_startable(port)
+        self.state.open()
+        self.state.remove("server.exit.json")
+        shown = without_secrets(command)
+        self.state.note("start", run=run, command=shown, log=log)
+        try:
+            os.makedirs(os.path.dirname(log), exist_ok=True)
+            out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        except OSError as error:
+            raise os_error(error, "cannot write the server log %s" % log) from error
+        try:
+            info = os.fstat(out)
+            record = dict(
+                about,
+                run=run,
+                token=token,
+                command=shown,
+                env=sorted(env),  # names only: values may be secrets
+                log=log,
+                log_offset=info.st_size,
+                log_inode=info.st_ino,
+                log_device=info.st_dev,
+                port=port,
+                boot=boot_id(),
+                time=time.time(),
+            )
+            inherited = dict(os.environ, **env)
+            inherited[MARK] = self.state.folder
+            keeper, record = launch(self.state, command, inherited, out, cwd, record)
+        finally:
+            os.close(out)
+        self._keepers.add(keeper)
+        self.state.note_if_possible("started", run=run, pid=record["pid"])
+        return record
+
+    def _must_be_startable(self, port: int) -> None:
         ours = self.members()
         if ours:
             raise AgentError("running", "a server of ours is running already", pids=sorted(ours))
@@ -70,63 +130,41 @@ class Server:
                 holder=holder,
                 port=port,
             )
-        self.journal.open()
-        self.journal.remove("server.exit.json")
-        self.journal.note("start", run=run, command=command, log=log)
-        try:
-            os.makedirs(os.path.dirname(log), exist_ok=True)
-            out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        except OSError as error:
-            raise os_error(error, "cannot write the server log %s" % log) from error
-        info = os.fstat(out)
-        record = dict(
-            about,
-            run=run,
-            command=command,
-            log=log,
-            log_offset=info.st_size,
-            log_inode=info.st_ino,
-            port=port,
-            boot=boot_id(),
-            time=time.time(),
-        )
-        record["env"] = sorted(env)  # names only: values may be secrets
-        full = dict(os.environ, **env)
-        full[MARK] = self.journal.folder
-        pid = self._launch(command, full, out, cwd, record)
-        self.journal.note("started", run=run, pid=pid)
-        return self.record() or {}
 
-    def _launch(self, command: list[str], env: dict[str, str], out: int, cwd: str, record: dict[str, Any]) -> int:
-        """Forks a keeper that leads a new session, starts the server in it, and writes down how it ends."""
-        reading, writing = os.pipe()
-        keeper = os.fork()
-        if keeper == 0:
-            os.close(reading)
-            try:
-                _keep(self.journal, command, env, out, cwd, record, writing)
-            finally:
-                os._exit(0)  # never back into the agent's loop: two processes would answer the controller
-        os.close(writing)
-        os.close(out)
-        with os.fdopen(reading, "rb") as pipe:
-            answer = json.loads(pipe.read() or b'{"error": "the keeper process ended before it started the server"}')
-        if "error" in answer:
-            os.waitpid(keeper, 0)
-            raise AgentError("start-failed", "cannot start the server: %s" % answer["error"])
-        return int(answer["pid"])
+    def _started_by(self, token: str) -> dict[str, Any] | None:
+        """The record of the server that an earlier try of this request started; None if it came to nothing."""
+        deadline = self.clock() + 10.0
+        while True:
+            record = self.record()
+            if record is None or record.get("token") != token:
+                return None
+            if record["pid"] is not None:
+                return record
+            if not self.members() or self.clock() >= deadline:
+                return None
+            self.sleep(0.02)  # its keeper is about to start it
 
     def status(self) -> dict[str, Any]:
         """What is known of our server: record, whether its first process lives, how it ended, all living members."""
-        _reap()
+        self._reap()
         record = self.record()
         alive = _lives(record)
         return {
             "record": record,
             "alive": alive,
-            "exit": None if alive else self.journal.read("server.exit.json"),
+            "exit": None if alive else self._how_it_ended(record),
             "members": sorted(self.members()),
         }
+
+    def _how_it_ended(self, record: dict[str, Any] | None) -> dict[str, Any] | None:
+        """The keeper writes it down a moment after the end; None if it cannot any more."""
+        deadline = self.clock() + 2.0
+        while True:
+            keeper_lives = record is not None and _same(record["session"], record["session_start"], record)
+            ended = self.state.read("server.exit.json")
+            if ended is not None or not keeper_lives or self.clock() >= deadline:
+                return ended
+            self.sleep(0.01)
 
     def stop(self, run: str, grace: float, beat: Beat) -> dict[str, Any]:
         """TERM to the first process, KILL to whatever is left after `grace` seconds, then proof that all is gone.
@@ -135,18 +173,18 @@ class Server:
         the processes, the port or the GPU memory that stayed.
         """
         began, record, there = self.clock(), self.record(), self.members()
-        gpu_before = set(gpu_processes() or {}) & there
+        how = "none"
         if there:
-            self.journal.note("stop", run=run, pids=sorted(there))
-            if record and _lives(record):
-                os.kill(record["pid"], signal.SIGTERM)
-        result = self._end(self.members, there, grace, beat)
-        self._must_be_free(record["port"] if record else 0, gpu_before, beat)
-        if record:
-            self.journal.remove("server.json")
-            self.journal.note("stopped", run=run, how=result["how"])
-        result["seconds"] = round(self.clock() - began, 3)
-        return result
+            gpu = set(gpu_processes() or {}) & there
+            holder = listener(record["port"]) if record else None
+            port = record["port"] if record and holder and holder["pid"] in there else None
+            self.state.note_if_possible("stop", run=run, pids=sorted(there))
+            first = record["pid"] if record and _lives(record) else None
+            how = self._end(self.members, first, record["session"] if record else None, grace, beat)
+            self._must_be_free(port, gpu, beat)
+            self.state.note_if_possible("stopped", run=run, how=how)
+        self.state.remove("server.json")
+        return {"stopped": sorted(there), "how": how, "seconds": round(self.clock() - began, 3)}
 
     def stop_foreign(self, run: str, port: int, grace: float, beat: Beat) -> dict[str, Any]:
         """Stops the server that listens on `port` though it is not ours: the user asked for it by name (--takeover)."""
@@ -160,39 +198,46 @@ class Server:
         def left() -> set[int]:
             return {pid for pid, start in tree.items() if start is not None and start_ticks(pid) == start}
 
-        self.journal.note("takeover", run=run, port=port, holder=holder)
+        self.state.note("takeover", run=run, port=port, holder=holder)
         there = left()
-        os.kill(holder["pid"], signal.SIGTERM)
-        return dict(self._end(left, there, grace, beat), holder=holder)
+        how = self._end(left, holder["pid"], None, grace, beat)
+        return {"stopped": sorted(there), "how": how, "holder": holder}
 
-    def _end(self, left: Callable[[], set[int]], there: set[int], grace: float, beat: Beat) -> dict[str, Any]:
-        how = "term" if there else "none"
-        if not self._gone(left, grace, beat):
-            how = "kill"
-            for pid in sorted(left()):
-                _kill(pid)
-            if not self._gone(left, 15.0, beat):
-                raise AgentError(
-                    "not-stopped",
-                    "these processes do not end: %s" % ", ".join(str(pid) for pid in sorted(left())),
-                    pids=[describe(pid) for pid in sorted(left())],
-                )
-        return {"stopped": sorted(there), "how": how}
-
-    def _gone(self, left: Callable[[], set[int]], seconds: float, beat: Beat) -> bool:
-        deadline = self.clock() + seconds
-        while True:
-            _reap()
-            remaining = left()
-            if not remaining:
-                return True
-            if self.clock() >= deadline:
-                return False
+    def _end(
+        self, left: Callable[[], set[int]], first: int | None, keeper: int | None, grace: float, beat: Beat
+    ) -> str:
+        """TERM to `first`, then to what it leaves behind, then KILL to all; `keeper` comes last. Says which it took."""
+        told: set[int] = set()
+        deadline = self.clock() + grace
+        remaining = left()
+        while remaining and self.clock() < deadline:
+            wanted = {first} if first in remaining else remaining - {keeper}
+            for pid in sorted(wanted - told):
+                _signal(pid, signal.SIGTERM)
+            told |= wanted
             beat({"stopping": sorted(remaining)})
             self.sleep(0.05)
+            remaining = left()
+        if not remaining:
+            return "term"
+        began = self.clock()
+        while remaining and self.clock() < began + _KILL_S:
+            spared = {keeper} if self.clock() < began + _KEEPER_S else set()
+            for pid in sorted(remaining - spared):
+                _signal(pid, signal.SIGKILL)
+            beat({"stopping": sorted(remaining)})
+            self.sleep(0.05)
+            remaining = left()
+        if remaining:
+            raise AgentError(
+                "not-stopped",
+                "these processes do not end: %s" % ", ".join(str(pid) for pid in sorted(remaining)),
+                pids=[describe(pid) for pid in sorted(remaining)],
+            )
+        return "kill"
 
-    def _must_be_free(self, port: int, gpu: set[int], beat: Beat) -> None:
-        """Sockets and GPU memory go a moment after their process."""
+    def _must_be_free(self, port: int | None, gpu: set[int], beat: Beat) -> None:
+        """Sockets and GPU memory go a moment after their process. `port`: only one that was ours until now."""
         deadline = self.clock() + 20.0
         while True:
             held = bool(gpu) and bool(gpu & set(gpu_processes() or {}))
@@ -200,78 +245,44 @@ class Server:
             if not held and holder is None:
                 return
             if self.clock() >= deadline:
-                what = (
-                    "GPU memory is still held by our processes"
-                    if held
-                    else "port %d is held by pid %s: %s"
-                    % (port, (holder or {}).get("pid"), (holder or {}).get("command"))
-                )
+                what = "GPU memory is still held by our processes"
+                if holder is not None:
+                    what = "port %s is still held by pid %s: %s" % (port, holder["pid"], holder["command"])
                 raise AgentError("not-stopped", what, pids=sorted(gpu))
             beat({"stopping": sorted(gpu)})
             self.sleep(0.2)
 
+    def _reap(self) -> None:
+        """Collects the ended keepers of this agent, so that none is taken for alive."""
+        for pid in list(self._keepers):
+            if os.waitpid(pid, os.WNOHANG)[0]:
+                self._keepers.discard(pid)
+
+
+def _same(pid: int | None, start: int | None, record: dict[str, Any]) -> bool:
+    """Whether a process of the record lives. A pid alone says nothing: it may be another's by now."""
+    if pid is None or start is None or record["boot"] != boot_id():
+        return False
+    return start_ticks(pid) == start
+
 
 def _lives(record: dict[str, Any] | None) -> bool:
-    if record is None or record.get("boot") != boot_id() or record["pid_start"] is None:
-        return False
-    return bool(start_ticks(record["pid"]) == record["pid_start"])
+    return record is not None and _same(record["pid"], record["pid_start"], record)
 
 
-def _kill(pid: int) -> None:
+def _is_ours(record: dict[str, Any], pid: int) -> bool:
+    """Proof by more than a number: it is the server's first process, or it writes to the server's log."""
+    if pid == record["pid"] and start_ticks(pid) == record["pid_start"]:
+        return True
+    return writes_to(pid, record["log_device"], record["log_inode"])
+
+
+def _signal(pid: int, number: int) -> None:
     try:
-        os.kill(pid, signal.SIGKILL)
+        os.kill(pid, number)
     except ProcessLookupError:
         pass  # it ended by itself just now, which is what we want
     except PermissionError as error:
         raise AgentError(
             "not-allowed", "may not end process %d: it belongs to another user" % pid, pids=[describe(pid)]
         ) from error
-
-
-def _reap() -> None:
-    """Collects ended children (keepers started by this agent), so that none is taken for alive."""
-    try:
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
-    except ChildProcessError:
-        pass
-
-
-def _keep(
-    journal: Journal, command: list[str], env: dict[str, str], out: int, cwd: str, record: dict[str, Any], writing: int
-) -> None:
-    """The keeper's whole life: lead a session, start the server, report its pid, wait, write down how it ended."""
-    answer: dict[str, Any] = {}
-    try:
-        os.setsid()
-        nothing = os.open(os.devnull, os.O_RDWR)
-        for target, source in ((0, nothing), (1, out), (2, out)):
-            os.dup2(source, target)
-        os.set_inheritable(writing, False)
-        for descriptor in range(3, 256):
-            if descriptor != writing:
-                try:
-                    os.close(descriptor)
-                except OSError:
-                    continue  # not open
-        server = subprocess.Popen(command, stdin=subprocess.DEVNULL, env=env, cwd=cwd)
-        session = os.getpid()
-        record.update(
-            pid=server.pid, pid_start=start_ticks(server.pid), session=session, session_start=start_ticks(session)
-        )
-        journal.write("server.json", record)
-        answer = {"pid": server.pid}
-    except (OSError, AgentError, subprocess.SubprocessError) as error:
-        answer = {"error": str(error)}
-    os.write(writing, json.dumps(answer).encode())
-    os.close(writing)
-    if "error" in answer:
-        return
-    code = server.wait()
-    ended = {
-        "pid": server.pid,
-        "code": code if code >= 0 else None,
-        "signal": -code if code < 0 else None,
-        "time": time.time(),
-    }
-    write_new(os.path.join(journal.folder, "server.exit.json"), json.dumps(ended).encode())

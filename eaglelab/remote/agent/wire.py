@@ -45,9 +45,12 @@ def decode_header(line: bytes) -> tuple[int, int]:
 
 
 def read_frame(stream: BinaryIO) -> Reply | None:
-    """The next frame, or None at the end of the stream."""
+    """The next frame, or None at the end of the stream: a request that was cut off was never made."""
     line = stream.readline()
-    if not line:
+    if not line.endswith(b"\n"):
         return None
     body, data = decode_header(line)
-    return json.loads(stream.read(body)), stream.read(data)
+    message, raw = stream.read(body), stream.read(data)
+    if len(message) + len(raw) < body + data:
+        return None
+    return json.loads(message), raw

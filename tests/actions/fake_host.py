@@ -1,0 +1,292 @@
+"""A host in memory that answers what the agent answers, and contexts that talk to it."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import io
+import posixpath
+import re
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from eaglelab.bundle import Bundle
+from eaglelab.context import Context, Options
+from eaglelab.host import Host
+from eaglelab.masking import Masker
+from eaglelab.remote.hints import explain
+from eaglelab.say import Say
+
+PROJECT = Path(__file__).parents[2]
+CASES = PROJECT / "tests" / "cases"
+WORKER = (CASES / "patching" / "l-0.5.9-three-contexts-in-one-with" / "before.py").read_bytes()
+RECORDS = (CASES / "profile" / "rank0.jsonl").read_bytes()
+CANARY = b"EAGLE3_PROF probe 1.0.0 active: class=EAGLEWorker rank=0/1 sglang=0.5.9 clock=cuda-events\n"
+
+HOME = "/home/u"
+STATE = f"{HOME}/.local/state/eaglelab"
+PACKAGE = "/srv/sglang/python/sglang"
+TARGET = "srt/speculative/eagle_worker.py"
+WORKER_PATH = f"{PACKAGE}/{TARGET}"
+PROBE_PATH = f"{PACKAGE}/srt/speculative/eaglelab_probe.py"
+LOG = f"{HOME}/server.log"
+
+
+def sha256(data: bytes | None) -> str | None:
+    return None if data is None else hashlib.sha256(data).hexdigest()
+
+
+def refusal(code: str, what: str, **details: Any) -> Exception:
+    return explain({"code": code, "what": what, "details": details}, "fake")
+
+
+class Clock:
+    """Stands still but for those who sleep on it."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class FakeHost:
+    """`calls` keeps every operation; `fail` raises instead of answering; the rest is what the host has."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {WORKER_PATH: WORKER, LOG: b"an older run\n"}
+        self.manifest: dict[str, Any] | None = None
+        self.record: dict[str, Any] | None = None
+        self.alive = False
+        self.exit: dict[str, Any] | None = None
+        self.loads: dict[str, list[float]] = {}
+        self.models = {"/models/target", "/models/draft"}
+        self.boot = b"Load weight begin. avail mem=139.0 GB\n"
+        self.healths: list[dict[str, Any]] = [{"error": "refused"}, {"status": 503}, {"status": 200}]
+        self.canary = CANARY
+        self.records = RECORDS
+        self.tokens: int | None = None
+        self.facts: dict[str, Any] = {}
+        self.holder: dict[str, Any] | None = None
+        self.lines: dict[int, str] = {}
+        self.calls: list[tuple[str, dict[str, Any]]] = []
+        self.fail: dict[str, BaseException] = {}
+        self.locked = False
+
+    def snapshot(self) -> Any:
+        """All that a command may change."""
+        return copy.deepcopy(
+            (self.files, self.manifest, self.record, self.alive, self.loads, self.holder)
+        )
+
+    def ops(self) -> list[str]:
+        return [op for op, _ in self.calls]
+
+    # The client's side.
+
+    def lock(self, holder: Any) -> None:
+        self.locked = True
+
+    def close(self) -> None:
+        self.locked = False
+
+    def call(self, op: str, data: bytes = b"", **args: Any) -> dict[str, Any]:
+        return self.call_bytes(op, data, **args)[0]
+
+    def call_bytes(
+        self, op: str, data: bytes = b"", *, silence: float = 30.0, news: Any = None, **args: Any
+    ) -> tuple[dict[str, Any], bytes]:
+        self.calls.append((op, args))
+        if op in self.fail:
+            raise self.fail[op]
+        result = getattr(self, f"op_{op}")(**args, **({"data": data} if data else {}))
+        return result if isinstance(result, tuple) else (result, b"")
+
+    # The agent's side.
+
+    def describe(self, path: str) -> dict[str, Any]:
+        if path not in self.files:
+            raise refusal("no-such-file", f"cannot read {path}: no such file")
+        return {"path": path, "sha256": sha256(self.files[path]), "mode": 0o644, "uid": 0, "gid": 0}
+
+    def states(self) -> list[dict[str, Any]]:
+        found = []
+        for entry in (self.manifest or {"files": []})["files"]:
+            now = sha256(self.files.get(entry["path"]))
+            state = "original" if now == entry["original"] else "patched" if now in entry["patched"] else "foreign"
+            found.append({"path": entry["path"], "state": state, "sha256": now, "original": entry["original"]})
+        return found
+
+    def op_facts(self, python: str, sglang: str, targets: list[str], port: int, log: str) -> Any:
+        log = log.replace("~", HOME)
+        found = {target: f"{PACKAGE}/{target}" for target in targets if f"{PACKAGE}/{target}" in self.files}
+        return {
+            "hostname": "fake",
+            "user": "u",
+            "home": HOME,
+            "state": STATE,
+            "python": python,
+            "python_version": "3.11.0",
+            "package": PACKAGE,
+            "sglang_version": "0.5.9",
+            "files": {target: self.describe(path) for target, path in found.items()},
+            "writable": dict.fromkeys(found, True),
+            "disk_free": {"package": 1 << 40, "home": 1 << 40},
+            "gpus": [{"index": "0", "name": "simulated GPU"}],
+            "port_holder": self.holder,
+            "port_is_ours": False,
+            "server": self.op_status(),
+            "manifest": copy.deepcopy(self.manifest),
+            "states": self.states(),
+            "loads": self.loads,
+            "log": log,
+            "log_size": len(self.files.get(log, b"")),
+            **self.facts,
+        }
+
+    def op_read(self, path: str) -> Any:
+        return self.describe(path), self.files[path]
+
+    def op_sed(self, path: str, ranges: list[list[int]]) -> Any:
+        lines = dict(enumerate(self.files[path].decode("latin-1").splitlines(), start=1)) | self.lines
+        return {"lines": {number: lines[number] for first, last in ranges for number in range(first, last + 1)}}
+
+    def op_backup(self, run: str, patch: str, by: str, files: Any, originals: Any, data: bytes = b"") -> Any:
+        earlier = {entry["path"]: entry for entry in (self.manifest or {"files": []})["files"]}
+        entries = [
+            {
+                "path": file["path"],
+                "original": file["original"],
+                "bytes": earlier.get(file["path"], {}).get("bytes", self.files.get(file["path"])),
+                "patched": [file["patched"], *earlier.get(file["path"], {}).get("patched", [])],
+            }
+            for file in files
+        ]
+        self.manifest = {"run": run, "patch": patch, "files": entries}
+        return {"run": run, "files": [{"path": entry["path"]} for entry in entries]}
+
+    def op_apply(self, run: str, files: Any, data: bytes = b"") -> Any:
+        known = {entry["path"]: entry for entry in (self.manifest or {"files": []})["files"]}
+        done, at = [], 0
+        for file in files:
+            piece, at = data[at : at + file["size"]], at + file["size"]
+            assert sha256(piece) == file["sha256"]
+            assert sha256(piece) in known[file["path"]]["patched"]
+            done.append({"path": file["path"], "changed": self.files.get(file["path"]) != piece})
+            self.files[file["path"]] = piece
+        return {"files": done}
+
+    def op_rollback(self, run: str) -> Any:
+        results = []
+        for item, entry in zip(self.states(), (self.manifest or {"files": []})["files"], strict=True):
+            path, state = item["path"], item["state"]
+            if state == "patched" and entry["original"] is None:
+                del self.files[path]
+                state = "removed"
+            elif state == "patched":
+                self.files[path] = entry["bytes"]
+                state = "restored"
+            kept = f"{STATE}/objects/{entry['original']}" if entry["original"] else None
+            results.append({**item, "state": state, "found": item["sha256"], "kept": kept})
+        if all(result["state"] != "foreign" for result in results):
+            self.manifest = None
+        return {"nothing": not results, "files": results}
+
+    def op_status(self) -> Any:
+        members = [4711, 4712] if self.alive else []
+        return {
+            "record": copy.deepcopy(self.record),
+            "alive": self.alive,
+            "exit": None if self.alive else self.exit,
+            "members": members,
+            "states": self.states(),
+            "manifest": self.manifest,
+        }
+
+    def op_start(self, run: str, command: Any, env: Any, log: str, port: int, cwd: str, about: Any) -> Any:
+        offset = len(self.files.get(log, b""))
+        self.record = {**about, "run": run, "command": command, "log": log, "log_offset": offset, "pid": 4711}
+        self.env, self.alive, self.exit = env, True, None
+        self.files[log] = self.files.get(log, b"") + self.boot
+        return dict(self.record)
+
+    def op_stop(self, run: str, grace: float) -> Any:
+        stopped = [4711, 4712] if self.alive else []
+        self.alive, self.record = False, None
+        return {"stopped": stopped, "how": "term" if stopped else "none", "seconds": 0.1}
+
+    def op_stop_foreign(self, run: str, port: int, grace: float) -> Any:
+        holder, self.holder = self.holder, None
+        return {"stopped": [holder["pid"]] if holder else [], "how": "term", "holder": holder}
+
+    def op_poll(self, path: str, offset: int, http: Any) -> Any:
+        health = self.healths.pop(0) if len(self.healths) > 1 else self.healths[0]
+        tail, written = self.op_tail(path, offset, 1 << 20)
+        return {**self.op_status(), "health": health, **tail}, written
+
+    def op_tail(self, path: str, offset: int, limit: int) -> Any:
+        data = self.files.get(path, b"")
+        start = offset if offset <= len(data) else 0
+        return {"size": len(data), "inode": 1, "offset": start}, data[start : start + limit]
+
+    def op_loaded(self, key: str, seconds: float) -> Any:
+        self.loads[key] = [seconds]
+        return {}
+
+    def op_list(self, pattern: str) -> Any:
+        plain = re.sub(r"\[(.)\]", r"\1", pattern)
+        return {"paths": sorted(path for path in {*self.files, *self.models} if fnmatchcase(path, plain))}
+
+    def op_http(self, method: str, path: str, **_: Any) -> Any:
+        if path == "/generate":
+            return {"status": 200, "body": {"meta_info": {"completion_tokens": 1}}}
+        if path == "/server_info":
+            return {"status": 404, "body": "not found"}
+        return {"status": 200, "body": {"simulated": {"label": "simulated GPU", "clock_rate": 5.0}}}
+
+    def op_generate(self, body: Any, **_: Any) -> Any:
+        if self.record and self.record.get("probe_folder") and not body["rid"].startswith("eaglelab-off"):
+            if self.canary not in self.files[LOG]:
+                self.files[LOG] += self.canary
+            self.files[posixpath.join(self.record["probe_folder"], "rank0.1.jsonl")] = self.records
+        asked = body["sampling_params"]["max_new_tokens"]
+        tokens = asked if self.tokens is None else min(asked, self.tokens)
+        meta = {"completion_tokens": tokens, "spec_verify_ct": max(1, tokens // 2), "finish_reason": {"type": "length"}}
+        return {"e2e_s": 2.0, "ttft_s": 0.1, "chunks": [[0.1, 1], [2.0, tokens]], "meta_info": meta, "text": ""}
+
+
+def make_host(**settings: Any) -> Host:
+    server = {
+        "model_path": "/models/target",
+        "speculative": {"draft_model_path": "/models/draft", "num_steps": 2},
+        **settings.pop("server", {}),
+    }
+    return Host.build("fake", {"address": "127.0.0.1", "log": LOG, "server": server, **settings}, {}, "inventory.yaml:1")
+
+
+def make_context(fake: FakeHost, folder: Path, *, host: Host | None = None, env: Any = None, **options: Any) -> Context:
+    """A context on `fake` whose output is in `context.say.console.file`."""
+    host = host or make_host()
+    clock = Clock()
+    masker: Masker = host.masker(env or {})
+    say = Say(Console(file=io.StringIO(), width=200, highlight=False), clock=clock, masker=masker)
+    return Context(
+        host=host,
+        client=fake,  # type: ignore[arg-type]
+        bundle=Bundle(folder, "20260101-000000-test-abcd", host.name, masker=masker, clock=clock),
+        say=say,
+        options=Options(project=PROJECT, **options),
+        api_key=host.api_key(env or {}),
+        clock=clock,
+        sleep=clock.sleep,
+    )
+
+
+def said(context: Context) -> str:
+    return context.say.console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
