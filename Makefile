@@ -2,9 +2,9 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-LAB_RELEASES ?= 0.5.9 0.5.12
+LAB_RELEASES ?= 0.5.9 0.5.12 0.5.16 0.5.23
 
-.PHONY: help demo test lint format bench-deploy clean
+.PHONY: help demo test lint format bench-deploy bench-probe clean
 help:            ## show this
 	@grep -E '^[a-z-]+: .*##|^[a-z-]+:  +##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 16
 
@@ -23,7 +23,7 @@ demo: $(VENV)/.run                 ## the whole road on the embedded lab: deploy
 
 test: $(VENV)/.dev                 ## all tests; those on OpenSSH's sshd where there is one
 	@sh tests/ensure-sshd
-	@$(BIN)/python -m eaglelab.lab.provision $(LAB_RELEASES)
+	@$(BIN)/python -m eaglelab.lab.fetch $(LAB_RELEASES)
 	$(BIN)/python -m pytest $(TESTS)
 
 lint: $(VENV)/.dev                 ## lint, format and types
@@ -37,6 +37,9 @@ format: $(VENV)/.dev               ## put the code into shape
 
 bench-deploy: $(VENV)/.run         ## how long deploy-profiling takes on the lab with a load of 3 s (goal: 8 s)
 	@$(BIN)/python tests/benchmarks/deploy.py
+
+bench-probe: $(VENV)/.run          ## what the probe costs a decode cycle (goal: 100 ns off, 25 us on)
+	@$(BIN)/python tests/benchmarks/probe.py
 
 clean:                             ## remove what these targets made
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info

@@ -160,7 +160,7 @@ def rollback(c: Context, host=None, check=False, json=False, debug=False, invent
 def play(
     c: Context,
     file,
-    var=(),
+    var=None,
     tags="",
     skip_tags="",
     host=None,
@@ -182,7 +182,7 @@ def play(
             inventory,
             check,
             takeover=takeover,
-            vars=assignments(var),
+            vars=assignments(var or ()),
             tags=words(tags),
             skip_tags=words(skip_tags),
         )
@@ -198,7 +198,7 @@ def doctor(c: Context, host=None, check=False, json=False, debug=False, inventor
     def work(outcome: Any, say: Any) -> None:
         from eaglelab.commands.look import doctor as look
 
-        look(_request("doctor", host, inventory, True), outcome, say)
+        look(_request("doctor", host, inventory, check), outcome, say)
 
     _run(work, json, debug)
 
@@ -210,7 +210,7 @@ def status(c: Context, host=None, check=False, json=False, debug=False, inventor
     def work(outcome: Any, say: Any) -> None:
         from eaglelab.commands.look import status as look
 
-        look(_request("status", host, inventory, True), outcome, say)
+        look(_request("status", host, inventory, check), outcome, say)
 
     _run(work, json, debug)
 
@@ -223,7 +223,7 @@ def logs(c: Context, host=None, lines="20", check=False, json=False, debug=False
         from eaglelab.commands.look import logs as look
         from eaglelab.commands.options import whole
 
-        look(_request("logs", host, inventory, True), whole(lines, "--lines", least=0), outcome, say)
+        look(_request("logs", host, inventory, check), whole(lines, "--lines", least=0), outcome, say)
 
     _run(work, json, debug)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,33 +37,34 @@ class Bundle:
     def path(self, name: str) -> Path:
         """Where file `name` of the bundle is; its folder exists. Raises HostError where it cannot be made."""
         path = self.folder / name
-        try:
+        with self._writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            what = f"the bundle's folder cannot be made: {error.strerror}"
-            raise HostError(
-                what, where=str(path.parent), hint="make room or give rights there, then run again"
-            ) from error
         return path
 
     def text(self, name: str, content: str) -> Path:
         path = self.path(name)
-        path.write_text(self.masker.text(content), encoding="utf-8")
+        with self._writing(path):
+            path.write_text(self.masker.text(content), encoding="utf-8")
         return path
 
     def json(self, name: str, content: Mapping[str, Any]) -> Path:
         path = self.path(name)
-        path.write_text(json.dumps(self.masker.mapping(content), indent=1) + "\n", encoding="utf-8")
+        with self._writing(path):
+            path.write_text(json.dumps(self.masker.mapping(content), indent=1) + "\n", encoding="utf-8")
         return path
 
     def append(self, name: str, data: bytes) -> None:
         """Adds whole lines of a log; bytes that are no UTF-8 stay as they are."""
         text = data.decode("utf-8", "surrogateescape")
-        with self.path(name).open("ab") as file:
+        path = self.path(name)
+        with self._writing(path), path.open("ab") as file:
             file.write(self.masker.text(text).encode("utf-8", "surrogateescape"))
 
     def event(self, task: str, action: str, state: str, **more: Any) -> None:
-        """One line of events.jsonl: what was done, when, and how it ended."""
+        """One line of events.jsonl: what was done, when, and how it ended.
+
+        Where it cannot be written nothing is raised: a full disk here must not keep a host from being put back.
+        """
         line = {
             "time": round(self.clock(), 3),
             "run": self.run,
@@ -72,5 +74,18 @@ class Bundle:
             "state": state,
             **more,
         }
-        with self.path("events.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps(self.masker.mapping(line), default=str) + "\n")
+        with contextlib.suppress(HostError):
+            path = self.path("events.jsonl")
+            with self._writing(path), path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(self.masker.mapping(line), default=str) + "\n")
+
+    @contextlib.contextmanager
+    def _writing(self, path: Path) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise HostError(
+                f"the bundle cannot be written: {error.strerror}",
+                where=str(path),
+                hint="make room or give rights there, then run again",
+            ) from error

@@ -115,7 +115,8 @@ def _type_sentence(kind: str, dotted: str, value: object, message: str) -> tuple
 def _key_hint(model: type[BaseModel], loc: Loc) -> str:
     keys = _keys(model)
     *above, word = (str(key) for key in loc)
-    prefix = ".".join([*above, ""])
+    fields = {part for key in keys for part in key.split(".")}  # what else leads there: places in a list, names
+    prefix = ".".join([*(part for part in above if part in fields), ""])
     elsewhere = [key for key in keys if key.rpartition(".")[2] == word]
     if elsewhere:
         return f"did you mean '{elsewhere[0]}'?"

@@ -45,6 +45,7 @@ class Found:
     spec: PatchSpec | None = None
     modules: dict[str, bytes] = field(default_factory=dict)
     plans: tuple[FilePlan, ...] = ()
+    patched: bool = False
     log: LogMark | None = None
     probe: tuple[LogMark, ...] = ()
     probe_folder: str | None = None
@@ -97,12 +98,22 @@ class Context:
     def spec(self) -> PatchSpec:
         """The patch that `plan` read. Raises HostError in a playbook without it."""
         if self.found.spec is None:
-            raise HostError(
-                "no patch is planned yet",
-                where=self.host.name,
-                hint="put the action `plan` before this one in the playbook",
-            )
+            raise self._unplanned()
         return self.found.spec
+
+    @property
+    def plans(self) -> tuple[FilePlan, ...]:
+        """The files that `plan` planned, one at least. Raises HostError in a playbook without it."""
+        if not self.found.plans:
+            raise self._unplanned()
+        return self.found.plans
+
+    def _unplanned(self) -> HostError:
+        return HostError(
+            "no patch is planned yet",
+            where=self.host.name,
+            hint="put the action `plan` before this one in the playbook",
+        )
 
     @property
     def port(self) -> int:

@@ -20,7 +20,7 @@ _SHAPES = (
     re.compile(r"(?P<before>api[-_]key(?:'|\")?\s*(?:[=:]\s*|\s))(?P<value>'[^']+'|\"[^\"]+\"|(?!None\b)[^\s,;)'\"]+)"),
     re.compile(r"(?P<before>\bBearer\s+)(?P<value>[^\s'\",;]+)"),
     re.compile(
-        r"(?P<before>\b[A-Z0-9_]*(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD)[A-Z0-9_]*=)(?P<value>'[^']*'|\"[^\"]*\"|[^\s,;'\"]+)"
+        r"(?P<before>\b[A-Z0-9_]*(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD)[A-Z0-9_]*(?:=|:\s+))(?P<value>'[^']*'|\"[^\"]*\"|[^\s,;'\"]+)"
     ),
 )
 

@@ -259,8 +259,8 @@ def _waits_for_template(args: dict[str, Any], detail: ErrorDetails) -> bool:
         return False
     value: Any = args
     for key in detail["loc"]:
-        if isinstance(value, str):
-            break
+        if value is None or isinstance(value, str | int | float):
+            break  # what follows in `loc` is the kind that pydantic tried
         value = value[key]
     return is_template(value)
 

@@ -44,7 +44,7 @@ def _arguments(
         first = error.errors()[0]
         place = str(first["loc"][0]) if first["loc"] else task.action
         raise refusal(
-            f"{task.action}: {place} cannot be {first['input']!r}: {first['msg']}",
+            f"{task.action}: {place} cannot be {first['input']!r}: {first['msg'].removeprefix('Value error, ')}",
             where=task.where,
             hint=f"check the variables that `{place}` is made from",
         ) from error

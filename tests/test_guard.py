@@ -36,7 +36,14 @@ def test_a_python_that_a_test_starts_is_guarded_too() -> None:
 
 @pytest.mark.parametrize(
     ("host", "expected"),
-    [("127.0.0.1", True), ("127.9.8.7", True), ("::1", True), ("localhost", True), ("10.1.230.174", False), ("a.example", False)],
+    [
+        ("127.0.0.1", True),
+        ("127.9.8.7", True),
+        ("::1", True),
+        ("localhost", True),
+        ("10.1.230.174", False),
+        ("a.example", False),
+    ],
 )
 def test_loopback_is_told_from_the_rest(host: str, expected: bool) -> None:
     assert is_loopback(host) is expected

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
@@ -17,6 +18,7 @@ from eaglelab.report.terminal import profile_table
 __all__ = ["FETCH_LOGS", "PROVE", "REPORT", "fetch"]
 
 _CHUNK = 4 << 20
+_PROBE_OFF = re.compile(rb"EAGLE3_PROF probe off: (.*)")
 
 
 def _pieces(context: Context, mark: LogMark) -> Iterator[bytes]:
@@ -74,10 +76,12 @@ def _fetch_logs(context: Context, args: FetchArguments) -> dict[str, Any]:
     folder = context.found.probe_folder
     if folder:
         marks = {item.path: item for item in context.found.probe}
-        for path in context.client.call("list", pattern=f"{folder}/*.jsonl")["paths"]:
+        for path in context.client.call("list", pattern=f"{glob.escape(folder)}/*.jsonl")["paths"]:
             name = str(base / "probe" / PurePosixPath(path).name)
             fetched[name] = fetch(context, marks.get(path, LogMark(path, 0)), name)
-    context.say.line(f"  {len(fetched)} files, {sum(fetched.values()) / 1e3:.0f} kB, into {context.bundle.folder}")
+    records = len(fetched) - 1
+    files = f"server.log and {records} file{'' if records == 1 else 's'} of records"
+    context.say.line(f"  {files}, {sum(fetched.values()) / 1e3:.0f} kB")
     return {"files": fetched}
 
 
@@ -96,7 +100,9 @@ def _report(context: Context, args: ReportArguments) -> dict[str, Any]:
     profile = summarise(read_records(lines), simulated=context.simulated)
     if not any(setting.cycles for setting in profile.settings):
         raise HostError(
-            "the probe wrote no timed cycle", where=context.host.name, hint="see server.log and probe/ in the bundle"
+            f"the probe wrote no timed cycle{_why_off(context, args.folder)}",
+            where=context.host.name,
+            hint="see server.log and probe/ in the bundle",
         )
     document = profile.to_json()
     context.bundle.json(str(PurePosixPath(args.folder) / "profile.json"), document)
@@ -104,22 +110,33 @@ def _report(context: Context, args: ReportArguments) -> dict[str, Any]:
     return document
 
 
+def _why_off(context: Context, folder: str) -> str:
+    """A probe that fails switches itself off and says why, once, in the log."""
+    log = context.bundle.folder / folder / "server.log"
+    found = _PROBE_OFF.search(log.read_bytes()) if log.exists() else None
+    return f": it switched itself off ({found[1].decode(errors='replace').strip()})" if found else ""
+
+
 def _would(what: str) -> Any:
     def preview(context: Context, _: Any) -> dict[str, Any]:
-        context.say.line(f"  {what}: will be decided at run time")
+        context.say.line(f"  would {what}")
         return {}
 
     return preview
 
 
 PROVE = Action(
-    "prove", NoArguments, "see in the log that the patched code ran", _prove, _would("whether the probe runs")
+    "prove",
+    NoArguments,
+    "see in the log that the patched code ran",
+    _prove,
+    _would("look in the log for the line of the patched code"),
 )
 FETCH_LOGS = Action(
     "fetch_logs",
     FetchArguments,
     "bring home the server's log and the probe's records",
     _fetch_logs,
-    _would("what there is to fetch"),
+    _would("fetch the server's log and the probe's records"),
 )
-REPORT = Action("report", ReportArguments, "make the profile and show it", _report, _would("the profile"))
+REPORT = Action("report", ReportArguments, "make the profile and show it", _report, _would("make the profile"))

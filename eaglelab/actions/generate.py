@@ -15,6 +15,7 @@ from eaglelab.errors import HostError
 from eaglelab.profile.bench import BENCH_DEFINITIONS, BenchResult, RequestSample, summarise_bench
 from eaglelab.remote.hints import AgentFailure
 from eaglelab.server.prompts import prompt
+from eaglelab.server.setting import setting_name
 
 __all__ = ["GENERATE", "MEASURE", "UNMEASURED", "to_sample"]
 
@@ -22,7 +23,7 @@ UNMEASURED = "eaglelab-off"
 """A request whose id begins so is left alone by the probe: measured and unmeasured rounds share one load."""
 
 _IDLE_BEFORE_FLUSH_S = 0.3
-"""After this pause (its limit is 0.25 s) the probe writes out what it holds as soon as the next prompt comes in."""
+"""After this pause on the server's clock (its limit is 0.25 s) the probe writes out what it holds as soon as the next prompt comes in."""
 
 
 class GenerateArguments(Arguments):
@@ -91,7 +92,7 @@ def _flush_probe(context: Context) -> None:
     """A prompt after a pause makes the probe write out its unfinished block; one token needs no decode cycle."""
     if context.found.probe_folder is None:
         return
-    context.sleep(_IDLE_BEFORE_FLUSH_S)
+    context.sleep(_IDLE_BEFORE_FLUSH_S / context.clock_rate)
     _ask(context, "Hello", f"{UNMEASURED}-flush-{context.run}", 1, 0.0, 60.0)
 
 
@@ -122,7 +123,7 @@ def _generate(context: Context, args: GenerateArguments) -> dict[str, Any]:
 
 def _measure(context: Context, args: MeasureArguments) -> dict[str, Any]:
     steps = context.found.steps
-    label = "baseline" if steps is None else f"k{steps}"
+    setting = setting_name(steps)
     for number in range(args.warmup):
         context.say.progress(f"warm-up {number + 1} of {args.warmup}")
         _ask(
@@ -141,7 +142,7 @@ def _measure(context: Context, args: MeasureArguments) -> dict[str, Any]:
             context.say.progress(f"request {number + 1} of {args.num_prompts}, probe {name}")
             rid = f"{UNMEASURED if name == 'off' else 'eaglelab-on'}-{number}-{context.run}"
             answer = _ask(context, prompt(number), rid, args.output_len, args.temperature, args.silence)
-            context.bundle.json(f"requests/{label}-{number:03d}-{name}.json", answer)
+            context.bundle.json(f"requests/{setting}-{number:03d}-{name}.json", answer)
             samples[name].append(to_sample(answer, context.clock_rate))
     _flush_probe(context)
     results = {
@@ -152,7 +153,7 @@ def _measure(context: Context, args: MeasureArguments) -> dict[str, Any]:
     summaries = {name: summarise_bench(measured) for name, measured in results.items()}
     result = {name: summary.to_json() for name, summary in summaries.items()}
     context.bundle.json(
-        f"bench-{label}.json", {"definitions": BENCH_DEFINITIONS, "simulated": context.simulated, **result}
+        f"bench-{setting}.json", {"definitions": BENCH_DEFINITIONS, "simulated": context.simulated, **result}
     )
     rate = summaries["off"].tok_s
     context.say.line(

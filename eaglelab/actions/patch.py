@@ -39,11 +39,11 @@ def _module_entry(context: Context, path: str, data: bytes) -> dict[str, Any]:
     """The manifest's entry for a file that the patch brings along."""
     found = _existing(context, path)
     known = {entry["path"]: entry for entry in (context.facts["manifest"] or {"files": []})["files"]}
-    digest = found["sha256"] if found else None
-    # A module that an earlier run of ours put there has no original; anything else under that name is somebody's.
-    original = known[path]["original"] if path in known else digest
+    digest, patched = found["sha256"] if found else None, hashlib.sha256(data).hexdigest()
+    # What we put there has no original, also where no manifest remembers it; anything else of that name is somebody's.
+    original = known[path]["original"] if path in known else None if digest == patched else digest
     owner = found or context.facts["files"][next(iter(context.facts["files"]))]
-    return _entry(path, owner, found=digest, original=original, patched=hashlib.sha256(data).hexdigest())
+    return _entry(path, owner, found=digest, original=original, patched=patched)
 
 
 def _entry(path: str, owner: Mapping[str, Any], **digests: str | None) -> dict[str, Any]:
@@ -59,11 +59,11 @@ def _sized(contents: Mapping[str, bytes]) -> list[dict[str, Any]]:
 
 def _backup(context: Context, _: NoArguments) -> dict[str, Any]:
     files = [_module_entry(context, path, data) for path, data in _module_paths(context).items()]
-    for plan in context.found.plans:
+    for plan in context.plans:
         digests = {"found": plan.found_sha256, "original": plan.original_sha256, "patched": plan.patched_sha256}
         files.append(_entry(context.host_path(plan), context.facts["files"][plan.path], **digests))
     # Patched by us, and perhaps no manifest there remembers it: then the original comes from here.
-    originals = {context.host_path(plan): plan.original for plan in context.found.plans if plan.found != plan.original}
+    originals = {context.host_path(plan): plan.original for plan in context.plans if plan.found != plan.original}
     manifest = context.client.call(
         "backup",
         b"".join(originals.values()),
@@ -79,7 +79,7 @@ def _backup(context: Context, _: NoArguments) -> dict[str, Any]:
 
 
 def _backup_preview(context: Context, _: NoArguments) -> dict[str, Any]:
-    paths = [plan.path for plan in context.found.plans]
+    paths = [plan.path for plan in context.plans]
     context.say.line(
         f"  would store the originals of {', '.join(paths)} in {context.facts['state']}/objects on the host"
     )
@@ -87,8 +87,9 @@ def _backup_preview(context: Context, _: NoArguments) -> dict[str, Any]:
 
 
 def _patch(context: Context, _: NoArguments) -> dict[str, Any]:
-    contents = _module_paths(context) | {context.host_path(plan): plan.patched for plan in context.found.plans}
+    contents = _module_paths(context) | {context.host_path(plan): plan.patched for plan in context.plans}
     answer = context.client.call("apply", b"".join(contents.values()), run=context.run, files=_sized(contents))
+    context.found.patched = True
     done = answer["files"]
     changed = [change["path"] for change in done if change["changed"]]
     context.say.line(
@@ -98,7 +99,8 @@ def _patch(context: Context, _: NoArguments) -> dict[str, Any]:
 
 
 def _patch_preview(context: Context, _: NoArguments) -> dict[str, Any]:
-    changes = [plan.path for plan in context.found.plans if plan.state == "patch"]
+    changes = [plan.path for plan in context.plans if plan.state == "patch"]
+    context.found.patched = True  # as far as what follows is concerned
     context.say.line(f"  would patch {', '.join(changes)}" if changes else "  already in place: nothing to change")
     return {"changed": changes}
 

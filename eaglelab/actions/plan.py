@@ -26,14 +26,16 @@ def _run(context: Context, args: PlanArguments) -> dict[str, Any]:
     folder = find_patch(context.options.project, args.patch)
     spec = load_patch(folder)
     files = context.facts["files"]
-    plans = tuple(
+    looked_at = [
         _plan_one(context, spec, target.path, files[target.path]["path"])
         for target in spec.targets
         if target.path in files
-    )
+    ]
+    # A file without an entry of its own is left out of all that follows: what is not changed is not put back either.
+    plans = tuple(plan for plan in looked_at if plan.state != "nothing")
     if not plans:
         raise HostError(
-            f"none of the files that {spec.id} patches is on this host",
+            f"this host has nothing that {spec.id} patches",
             where=context.host.name,
             hint="see `targets` in its patch.yaml",
         )
@@ -47,21 +49,24 @@ def _run(context: Context, args: PlanArguments) -> dict[str, Any]:
             "patch": spec.id,
             "version": spec.version,
             "package": context.facts["package"],
-            "files": [_describe(plan) for plan in plans],
+            "files": [_describe(plan) for plan in looked_at],
         },
     )
     changes = [plan for plan in plans if plan.state == "patch"]
-    for plan in plans:
-        lines = ", ".join(f"{edit.place} {edit.line}" for edit in plan.edits)
-        state = (
-            "already patched"
-            if plan.state == "already"
-            else f"{sum(len(edit.text) for edit in plan.edits)} lines to insert"
-        )
-        context.say.line(f"  {plan.path} ({plan.worker_class}): {state}; anchors at {lines}")
+    for plan in looked_at:
+        context.say.line(f"  {plan.path}: {_in_words(plan)}")
     if context.options.check:
         context.say.diff(context.found.diff)
     return {"changes": len(changes), "files": [plan.path for plan in plans]}
+
+
+def _in_words(plan: FilePlan) -> str:
+    if plan.state == "nothing":
+        return "nothing to patch"
+    inserted = sum(len(edit.text) for edit in plan.edits)
+    state = "already patched" if plan.state == "already" else f"{inserted} lines to insert"
+    lines = ", ".join(f"{edit.place} {edit.line}" for edit in plan.edits)
+    return f"{state} in {plan.worker_class}; anchors at {lines}"
 
 
 def _plan_one(context: Context, spec: PatchSpec, target: str, path: str) -> FilePlan:

@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
+import glob
 import shlex
-from typing import Annotated, Any, Literal
+from pathlib import PurePosixPath
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, PlainValidator
 
 from eaglelab.actions.base import Action, Arguments
 from eaglelab.context import Context, LogMark
 from eaglelab.server.setting import Setting
 
-__all__ = ["CHECK_SERVER", "START", "STOP", "SettingArguments", "StopArguments", "end_of"]
+__all__ = ["CHECK_SERVER", "START", "STOP", "SettingArguments", "StopArguments", "end_of", "mark_records"]
+
+
+def _steps(value: object) -> object:
+    count = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    if not count and value not in ("inventory", "baseline"):
+        raise ValueError(f"must be a step count (1 or more), `inventory` or `baseline`, not {value!r}")
+    return value
 
 
 class SettingArguments(Arguments):
-    """`steps`: a number, `inventory` for the inventory's, `baseline` for no speculation. `profile`: with the probe on."""
+    """`steps`: a number, `inventory` for the inventory's, `baseline` for no speculation. `profile`: with the probe on.
 
-    steps: Annotated[int, Field(ge=1)] | Literal["inventory", "baseline"] = "inventory"
+    `folder`: where server.json goes, below the bundle; empty for the bundle itself.
+    """
+
+    steps: Annotated[int | str, PlainValidator(_steps)] = "inventory"
     profile: bool = True
     flags: dict[str, Any] = {}
     env: dict[str, str] = {}
+    folder: str = ""
 
     def setting(self, context: Context) -> Setting:
         speculative = context.host.server.speculative
@@ -28,7 +41,7 @@ class SettingArguments(Arguments):
         if self.steps == "inventory":
             steps = speculative.num_steps if speculative else None
         else:
-            steps = None if self.steps == "baseline" else self.steps
+            steps = None if self.steps == "baseline" else int(self.steps)
         probed = self.profile and steps is not None
         return Setting(
             steps=steps,
@@ -47,7 +60,7 @@ class StopArguments(Arguments):
 
 def _files(context: Context) -> dict[str, str]:
     """Worker files as a server that starts now would load them."""
-    planned = {plan.path: plan.patched_sha256 for plan in context.found.plans}
+    planned = {plan.path: plan.patched_sha256 for plan in context.found.plans if context.found.patched}
     return {found["path"]: planned.get(name, found["sha256"]) for name, found in context.facts["files"].items()}
 
 
@@ -65,20 +78,23 @@ def _check_server(context: Context, args: SettingArguments) -> dict[str, Any]:
         context.say.line(f"  a load is needed: {why}")
     else:
         context.say.line(f"  the server of run {record['run']} already has this setting: no load is needed")
-        _follow(context, record)
+        _follow(context, record, args.folder)
     return {"needed": bool(why), "why": why}
 
 
-def _follow(context: Context, record: dict[str, Any]) -> None:
+def _follow(context: Context, record: dict[str, Any], folder: str) -> None:
     """From here on, what the running server adds to its log and to the probe's files belongs to this run."""
-    context.found.log, context.found.steps, context.found.started = (
-        end_of(context, record["log"]),
-        record["steps"],
-        False,
-    )
+    context.found.log = end_of(context, record["log"])
+    context.found.steps, context.found.started = record["steps"], False
+    context.bundle.json(str(PurePosixPath(folder) / "server.json"), record)
     context.found.probe_folder = record.get("probe_folder")
+    mark_records(context)
+
+
+def mark_records(context: Context) -> None:
+    """What the probe has written up to now is not of this run."""
     if context.found.probe_folder:
-        paths = context.client.call("list", pattern=f"{context.found.probe_folder}/*.jsonl")["paths"]
+        paths = context.client.call("list", pattern=f"{glob.escape(context.found.probe_folder)}/*.jsonl")["paths"]
         context.found.probe = tuple(end_of(context, path) for path in paths)
 
 
@@ -91,11 +107,8 @@ def _start(context: Context, args: SettingArguments) -> dict[str, Any]:
     host = context.host
     setting = args.setting(context)
     command, env = setting.command(host, context.api_key), setting.environment(host)
-    masker = context.bundle.masker
-    context.bundle.json(
-        "server.json",
-        {"command": masker.argv(command), "env": env, "log": context.facts["log"], "steps": setting.steps},
-    )
+    about = {"run": context.run, "command": command, "log": context.facts["log"], "steps": setting.steps}
+    context.bundle.json(str(PurePosixPath(args.folder) / "server.json"), {**about, "env": env})
     record = context.client.call(
         "start",
         silence=60,
@@ -115,19 +128,21 @@ def _start(context: Context, args: SettingArguments) -> dict[str, Any]:
     context.found.log = LogMark(record["log"], record["log_offset"])
     context.found.probe_folder, context.found.probe = setting.probe_folder, ()
     context.found.steps, context.found.started = setting.steps, True
-    context.say.line(f"  pid {record['pid']}, log {record['log']}: {shlex.join(masker.argv(command))}")
+    context.say.line(f"  {_shown(context, command, env)}")
+    context.say.line(f"  pid {record['pid']}, log {record['log']}")
     return {"pid": record["pid"], "steps": setting.steps}
+
+
+def _shown(context: Context, command: list[str], env: dict[str, str]) -> str:
+    masker = context.bundle.masker
+    variables = [f"{name}={shlex.quote(value)}" for name, value in masker.mapping(env).items()]
+    return " ".join([*variables, shlex.join(masker.argv(command))])
 
 
 def _start_preview(context: Context, args: SettingArguments) -> dict[str, Any]:
     setting = args.setting(context)
-    env = " ".join(
-        f"{name}={shlex.quote(value)}"
-        for name, value in context.bundle.masker.mapping(setting.environment(context.host)).items()
-    )
-    context.say.line(
-        f"  would start: {env} {shlex.join(context.bundle.masker.argv(setting.command(context.host, context.api_key)))}"
-    )
+    command, env = setting.command(context.host, context.api_key), setting.environment(context.host)
+    context.say.line(f"  would start: {_shown(context, command, env)}")
     return {"steps": setting.steps}
 
 

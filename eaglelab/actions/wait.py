@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
 from eaglelab.actions.base import Action, NoArguments
+from eaglelab.actions.serve import mark_records
 from eaglelab.context import Context
+from eaglelab.errors import HostError
 from eaglelab.server.readiness import Budgets, Look, State, Waiting, wait_until_ready
 
 __all__ = ["WAIT", "read_server_info"]
@@ -77,12 +80,15 @@ def _wait(context: Context, _: NoArguments) -> dict[str, Any]:
 
     def say(look: Look) -> None:
         eta = f", about {look.eta:.0f} s left" if look.eta else ""
-        context.say.progress(f"{look.state.value}: {look.doing} ({look.elapsed:.0f} s{eta})")
+        state = "" if look.state is State.LOADING else f"{look.state.value}: "
+        context.say.progress(f"{state}{look.doing} ({look.elapsed:.0f} s{eta})")
 
     ready = wait_until_ready(waiting, sleep=context.sleep, say=say)
     if context.found.started:
-        context.client.call("loaded", key=_key(context), seconds=ready.elapsed)
+        with contextlib.suppress(HostError):  # an estimate for next time is not worth the load that just ended well
+            context.client.call("loaded", key=_key(context), seconds=ready.elapsed)
     read_server_info(context)
+    mark_records(context)  # the server's own warm-up request has been decoded too
     label = f", {context.simulated}" if context.simulated else ""
     context.say.line(f"  ready after {ready.elapsed:.1f} s: health 200, process alive, a token came back{label}")
     return {"seconds": round(ready.elapsed, 1), "state": State.READY.value}

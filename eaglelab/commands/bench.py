@@ -11,6 +11,7 @@ from eaglelab.actions.undo import RollbackArguments
 from eaglelab.commands.outcome import Outcome
 from eaglelab.commands.play import Request, prepare, run_on_hosts
 from eaglelab.context import Context
+from eaglelab.errors import AttentionError, EaglelabError
 from eaglelab.playbook import Playbook
 from eaglelab.report.terminal import bench_table
 from eaglelab.runner import Runner
@@ -46,8 +47,21 @@ def _bench_host(context: Context, books: list[Playbook], *, keep: bool) -> dict[
         if context.simulated:
             context.say.line(f"all figures: {context.simulated}")
     if not context.options.check:
-        _restore(context, before, keep=keep)
+        try:
+            _restore(context, before, keep=keep)
+        except (EaglelabError, KeyboardInterrupt) as error:
+            raise _not_restored(context, error) from error
     return {"settings": results}
+
+
+def _not_restored(context: Context, error: BaseException) -> AttentionError:
+    what = error.what if isinstance(error, EaglelabError) else "interrupted"
+    host = context.host.name
+    return AttentionError(
+        f"all was measured, but the host is not yet as it was before: {what}",
+        where=host,
+        hint=f"invoke rollback --host {host}",
+    )
 
 
 def _restore(context: Context, before: dict[str, Any], *, keep: bool) -> None:
@@ -66,8 +80,13 @@ def _restore(context: Context, before: dict[str, Any], *, keep: bool) -> None:
         ACTIONS["stop"].run(context, ACTIONS["stop"].args())
         ACTIONS["start"].run(
             context,
-            SettingArguments(steps="baseline" if then["steps"] is None else then["steps"], profile=then["profile"]),
+            SettingArguments(
+                steps="baseline" if then["steps"] is None else then["steps"], profile=then["profile"], folder="before"
+            ),
         )
+        if context.client.call("status")["record"]["fingerprint"] != then["fingerprint"]:
+            what = "its flags, variables or worker files are not all what they were: its run was"
+            context.say.line(f"  {what} {then['run']}", style="yellow")
     elif all(item["state"] == "original" for item in before["states"]):
         context.say.line("Put everything back as it was", style="bold")
         ACTIONS["rollback"].run(context, RollbackArguments())

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from eaglelab.commands.outcome import Outcome
 from eaglelab.errors import InputError
+from eaglelab.patching.errors import PatchRefused
 from eaglelab.patching.folder import find_patch
 from eaglelab.patching.plan import plan_file
 from eaglelab.patching.spec import load_patch
@@ -32,6 +33,8 @@ def patch_check(project: Path, file: str | None, out: str | None, patch: str, ou
             f"cannot read it: {error.strerror}", where=file, hint="--file takes a local copy of a worker"
         ) from error
     plan = plan_file(source, spec, path=path.name)
+    if plan.state == "nothing":
+        raise PatchRefused(plan.notes[0], path=path.name, hint="the file of the class that it inherits from is patched")
     for edit in plan.edits:
         say.line(f"line {edit.line:5d}  {edit.place:13s} {edit.anchor.decode(errors='replace')}")
     diff = plan.diff()
@@ -71,7 +74,6 @@ def report(project: Path, log: str | None, run: str | None, outcome: Outcome, sa
         outcome.more["log"] = found.to_json()
         return
     bundle = _bundle(project, run)
-    outcome.run, outcome.bundle = bundle.name, bundle
     profiles = {}
     for folder in sorted({file.parent.parent for file in bundle.rglob("probe/*.jsonl")}):
         lines = [line for file in sorted(folder.glob("probe/*.jsonl")) for line in file.read_bytes().splitlines()]
@@ -81,7 +83,7 @@ def report(project: Path, log: str | None, run: str | None, outcome: Outcome, sa
     if not profiles:
         hint = f"see what is in {bundle}; a server's log can be read with --log FILE"
         raise InputError(f"run '{bundle.name}' has no profile", where="--run", hint=hint)
-    outcome.more["profiles"] = profiles
+    outcome.run, outcome.bundle, outcome.more["profiles"] = bundle.name, bundle, profiles
 
 
 def _bundle(project: Path, run: str | None) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,9 +25,9 @@ from eaglelab.remote.hints import AgentFailure
 from eaglelab.remote.pipe import Link, LocalLink
 from eaglelab.say import Say
 
-__all__ = ["Selection", "connected", "lab_root", "select_hosts"]
+__all__ = ["Selection", "connected", "lab_root", "select_hosts", "take_lock"]
 
-_LOCK_S = 10.0
+_LOCK_TRIES, _LOCK_PAUSE_S = 20, 0.5
 """A controller that was killed lets go of the lock as soon as its agent sees the stream end: worth a moment."""
 
 
@@ -77,10 +77,11 @@ def connected(
     client = AgentClient(link, host.python)
     context = Context(host=host, client=client, bundle=bundle, say=say, options=options, api_key=_api_key(host))
     try:
-        if lock and not options.check:
-            _take_lock(client, bundle.run, lock)
+        if lock:
+            take_lock(client, bundle.run, lock)
         yield context
     finally:
+        say.settle()
         client.close()
 
 
@@ -92,11 +93,13 @@ def _api_key(host: Host) -> str | None:
         return None
 
 
-def _take_lock(client: AgentClient, run: str, command: str) -> None:
+def take_lock(client: AgentClient, run: str, command: str, sleep: Callable[[float], None] = time.sleep) -> None:
+    """Takes the host's lock for `command`. Raises AgentFailure `locked` where another run keeps it."""
     again = tenacity.Retrying(
         retry=tenacity.retry_if_exception(lambda error: isinstance(error, AgentFailure) and error.code == "locked"),
-        stop=tenacity.stop_before_delay(_LOCK_S),
-        wait=tenacity.wait_fixed(0.5),
+        stop=tenacity.stop_after_attempt(_LOCK_TRIES),
+        wait=tenacity.wait_fixed(_LOCK_PAUSE_S),
+        sleep=sleep,
         reraise=True,
     )
     again(

@@ -38,7 +38,7 @@ def doctor(request: Request, outcome: Outcome, say: Say) -> None:
         context.say.line("  nothing speaks against a run", style="green")
         return found
 
-    run_on_hosts(request, selection, outcome, say, work)
+    run_on_hosts(request, selection, outcome, say, work, looks=True)
 
 
 def _require_all(host: Host) -> None:
@@ -70,7 +70,7 @@ def status(request: Request, outcome: Outcome, say: Say) -> None:
             context.say.line("  every file is original")
         return found
 
-    run_on_hosts(request, _select(request), outcome, say, work)
+    run_on_hosts(request, _select(request), outcome, say, work, looks=True)
 
 
 def _server_lines(found: dict[str, Any]) -> Iterator[str]:
@@ -113,7 +113,7 @@ def logs(request: Request, lines: int, outcome: Outcome, say: Say) -> None:
             context.say.line(line)
         return {"log": str(path), "bytes": size}
 
-    run_on_hosts(request, _select(request), outcome, say, work)
+    run_on_hosts(request, _select(request), outcome, say, work, looks=True)
 
 
 def _log_mark(context: Context) -> LogMark:

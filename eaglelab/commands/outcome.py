@@ -39,6 +39,14 @@ class Outcome:
         """Whether there is anything in it: a command that only looked leaves nothing."""
         return self.bundle is not None and self.bundle.exists()
 
+    @property
+    def shown_bundle(self) -> str:
+        """Where it is, for a person: as short as it can be typed from here."""
+        if self.bundle is None:
+            return ""
+        here = Path.cwd()
+        return str(self.bundle.relative_to(here) if self.bundle.is_relative_to(here) else self.bundle)
+
     def to_json(self) -> dict[str, Any]:
         return {
             "ok": self.exit_code == 0,
@@ -87,7 +95,7 @@ def _failed(outcome: Outcome, error: EaglelabError, debug: bool) -> None:
         print(mask(traceback.format_exc()), file=sys.stderr)
     print(f"error: {mask(str(error))}", file=sys.stderr)
     if outcome.has_bundle:
-        print(f"  bundle: {outcome.bundle}", file=sys.stderr)
+        print(f"  bundle: {outcome.shown_bundle}", file=sys.stderr)
 
 
 @contextmanager

@@ -15,7 +15,6 @@ from eaglelab.commands.hosts import Selection, connected, select_hosts
 from eaglelab.commands.outcome import Outcome
 from eaglelab.context import Context, Options
 from eaglelab.errors import InputError
-from eaglelab.host import Host
 from eaglelab.playbook import Playbook, load_playbook
 from eaglelab.runner import Runner, check_arguments
 from eaglelab.say import Say
@@ -88,13 +87,19 @@ def run_on_hosts(
     work: Callable[[Context], dict[str, Any]],
     *,
     playbook: Path | None = None,
+    looks: bool = False,
 ) -> None:
-    """Opens a run, then does `work` on each host; what it returns goes under the host's name into the outcome."""
-    outcome.run = new_run(request.command, time.time())
-    outcome.bundle = request.project / "logs" / outcome.run
+    """Opens a run, then does `work` on each host; what it returns goes under the host's name into the outcome.
+
+    `looks`: it changes nothing, and so takes no host's lock.
+    """
+    run = new_run(request.command, time.time())
+    folder = request.project / "logs" / run
+    outcome.run, outcome.bundle = run, folder
+    several = len(selection.hosts) > 1
     for host in selection.hosts:
         outcome.hosts[host.name] = {"ok": False}
-        bundle = _bundle(outcome, selection, host)
+        bundle = Bundle(folder / host.name if several else folder, run, host.name, masker=host.masker(os.environ))
         outcome.masker = bundle.masker
         if playbook is not None:
             bundle.json("inventory.json", host.redacted())
@@ -103,18 +108,11 @@ def run_on_hosts(
             selection,
             host,
             bundle,
-            say.for_host("" if len(selection.hosts) == 1 else host.name, bundle.masker),
+            say.for_host(host.name if several else "", bundle.masker),
             request.options,
-            lock=request.command,
+            lock=None if looks or request.check else request.command,
         ) as context:
             outcome.hosts[host.name] = {"ok": True, **bundle.masker.mapping(work(context))}
     if outcome.has_bundle:
         note = " (--check: nothing was changed)" if request.check else ""
-        say.line(f"done{note}; bundle: {outcome.bundle}")
-
-
-def _bundle(outcome: Outcome, selection: Selection, host: Host) -> Bundle:
-    assert outcome.bundle is not None  # noqa: S101 - set by run_on_hosts
-    assert outcome.run is not None  # noqa: S101 - set by run_on_hosts
-    folder = outcome.bundle if len(selection.hosts) == 1 else outcome.bundle / host.name
-    return Bundle(folder, outcome.run, host.name, masker=host.masker(os.environ))
+        say.line(f"done{note}; bundle: {outcome.shown_bundle}")

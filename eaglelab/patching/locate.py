@@ -1,4 +1,4 @@
-"""Finds the lines of a worker that a patch is about: by syntax tree, never by line number or release.
+"""Finds the decode branch of a worker and the phases in it: by syntax tree, never by line number or release.
 
 Phase boundaries lie between the top-level statements of the decode branch, so a call that sits deep inside `with`, `if` or
 `for` is timed with the whole statement around it.
@@ -7,28 +7,51 @@ Phase boundaries lie between the top-level statements of the decode branch, so a
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from eaglelab.patching.source import Source
-from eaglelab.patching.spec import AFTER, PatchSpec, Statement
+from eaglelab.patching.spec import PatchSpec, Statement
+from eaglelab.patching.tree import Block, calls, dotted, functions, returns, without_docstring
 
-__all__ = ["Site", "locate"]
+__all__ = ["Site", "has_no_entry", "locate"]
 
 NO_NAME = "None"
-Blocks = Sequence[ast.stmt]
 
 
 @dataclass(frozen=True)
 class Site:
-    """Where a patch goes in one file: the line before which the text of each place is inserted, and the names for it."""
+    """The entry of a worker taken apart.
 
-    worker_class: str
-    entry: str
+    `found` are the indices of the landmarks in `branch`, in their order; the last statement of `branch` is its only
+    return. `batch` and `bound` are the names that `{batch}` and `{bound}` stand for.
+    """
+
+    worker: ast.ClassDef
+    entry: ast.FunctionDef
+    branch: Block = field(repr=False)
+    found: dict[str, int]
     batch: str
     bound: str
-    lines: dict[str, int]
-    notes: tuple[str, ...]
+
+    def statement(self, place: str) -> ast.stmt | None:
+        """What a text for this place of the entry goes before; None where the landmark it follows is missing."""
+        fixed = {
+            "start of function": without_docstring(self.entry)[0],
+            "start of branch": self.branch[0],
+            "before return": self.branch[-1],
+        }
+        if place in fixed:
+            return fixed[place]
+        index = self.found.get(place.removeprefix("after "))
+        return None if index is None else self.branch[index + 1]
+
+
+def has_no_entry(source: Source, spec: PatchSpec) -> bool:
+    """True for a file whose classes leave the entry to a base class, which stands in another file."""
+    named = any(functions(worker.body, spec.entry) for worker in _classes(source))
+    calling = (isinstance(node, ast.Call) and dotted(node.func) == spec.branch for node in ast.walk(source.tree))
+    return not named and not any(calling)
 
 
 def locate(source: Source, spec: PatchSpec) -> Site:
@@ -37,39 +60,19 @@ def locate(source: Source, spec: PatchSpec) -> Site:
     branch = _branch(source, entry.body, spec.branch)
     found = _landmarks(source, branch, spec)
     last = _only_return(source, branch)
-    start = entry.body[1:] if ast.get_docstring(entry, clean=False) is not None else entry.body
-    before: dict[str, ast.stmt] = {
-        "start of function": start[0],
-        "start of branch": branch[0],
-        "before return": last,
-    }
     for name, index in found.items():
         if branch[index] is last:
             raise source.refuse(f"the {name} statement is the return itself", [last.lineno])
-        before[AFTER + name] = branch[index + 1]
-    missing = [name for name in spec.statements if name not in found]
-    return Site(
-        worker_class=worker.name,
-        entry=entry.name,
-        batch=_batch(source, entry),
-        bound=_bound(branch, found, spec),
-        lines={
-            "after imports": _after_imports(source),
-            **{place: _first_line(source, statement) for place, statement in before.items()},
-        },
-        notes=tuple(f"no {name} statement: that phase ends at the return" for name in missing),
-    )
+    return Site(worker, entry, branch, found, _batch(source, entry), _bound(branch, found, spec))
+
+
+def _classes(source: Source) -> list[ast.ClassDef]:
+    return [node for node in ast.walk(source.tree) if isinstance(node, ast.ClassDef)]
 
 
 def _entry(source: Source, spec: PatchSpec) -> tuple[ast.ClassDef, ast.FunctionDef]:
-    methods = [
-        (worker, method)
-        for worker in ast.walk(source.tree)
-        if isinstance(worker, ast.ClassDef)
-        for method in worker.body
-        if isinstance(method, ast.FunctionDef) and method.name in spec.entry
-    ]
-    deciding = [(worker, method) for worker, method in methods if _calls(method, [spec.branch])]
+    methods = [(worker, method) for worker in _classes(source) for method in functions(worker.body, spec.entry)]
+    deciding = [(worker, method) for worker, method in methods if calls(method.body, [spec.branch])]
     if not methods:
         raise source.refuse(f"no class defines {' or '.join(spec.entry)}", [])
     if len(deciding) != 1:
@@ -77,34 +80,39 @@ def _entry(source: Source, spec: PatchSpec) -> tuple[ast.ClassDef, ast.FunctionD
         lines = [method.lineno for _, method in deciding or methods]
         raise source.refuse(f"{count} {spec.branch}, which tells the decode branch", lines)
     worker, method = deciding[0]
-    calls = _calls(method, [spec.branch])
-    if len(calls) != 1:
-        raise source.refuse(f"{method.name} calls {spec.branch} {len(calls)} times", [call.lineno for call in calls])
+    found = calls(method.body, [spec.branch])
+    if len(found) != 1:
+        raise source.refuse(f"{method.name} calls {spec.branch} {len(found)} times", [call.lineno for call in found])
+    if not isinstance(method, ast.FunctionDef):
+        raise source.refuse(f"{method.name} is async: other cycles could run between its phases", [method.lineno])
     return worker, method
 
 
-def _branch(source: Source, block: Blocks, call: str) -> Blocks:
+def _branch(source: Source, block: Block, call: str) -> Block:
     """The arm of the `if` chain that makes the call; without a chain, what follows the last early return."""
-    [holder] = [statement for statement in block if _calls(statement, [call])]
+    [holder] = [statement for statement in block if calls([statement], [call])]
     if isinstance(holder, ast.If):
         for arm in (holder.body, holder.orelse):
-            if any(_calls(statement, [call]) for statement in arm):
+            if calls(arm, [call]):
                 chained = len(arm) == 1 and isinstance(arm[0], ast.If)
                 return _branch(source, arm, call) if chained else arm
         raise source.refuse(f"{call} is called in the test of an if", [holder.lineno])
     start = 0
     for index, statement in enumerate(block[: block.index(holder)]):
-        if list(_returns(statement)):
+        if returns([statement]):
             start = index + 1
     return block[start:]
 
 
-def _landmarks(source: Source, branch: Blocks, spec: PatchSpec) -> dict[str, int]:
+def _landmarks(source: Source, branch: Block, spec: PatchSpec) -> dict[str, int]:
     found: dict[str, int] = {}
     for name, wanted in spec.statements.items():
-        index = next((index for index, statement in enumerate(branch) if _calls(statement, wanted.calls)), None)
-        if index is not None:
-            found[name] = index
+        indices = [index for index, statement in enumerate(branch) if calls([statement], wanted.calls)]
+        if len(indices) > 1 and not wanted.repeats:
+            lines = [branch[index].lineno for index in indices]
+            raise source.refuse(f"several statements of the decode branch could be {name}", lines)
+        if indices:
+            found[name] = indices[0]
         elif not wanted.optional:
             reason = f"nothing in the decode branch calls {' or '.join(wanted.calls)} ({name})"
             raise source.refuse(reason, [statement.lineno for statement in branch])
@@ -115,8 +123,8 @@ def _landmarks(source: Source, branch: Blocks, spec: PatchSpec) -> dict[str, int
     return found
 
 
-def _only_return(source: Source, branch: Blocks) -> ast.stmt:
-    lines = [statement.lineno for block in branch for statement in _returns(block)]
+def _only_return(source: Source, branch: Block) -> ast.stmt:
+    lines = [statement.lineno for statement in returns(branch)]
     if not isinstance(branch[-1], ast.Return):
         raise source.refuse("the decode branch does not end with a return", [branch[-1].lineno])
     if len(lines) > 1:
@@ -131,7 +139,7 @@ def _batch(source: Source, entry: ast.FunctionDef) -> str:
     return names[1]
 
 
-def _bound(branch: Blocks, found: dict[str, int], spec: PatchSpec) -> str:
+def _bound(branch: Block, found: dict[str, int], spec: PatchSpec) -> str:
     """The name for `{bound}`: a preferred one, or the only one that the statement binds, or None."""
     for name, index in found.items():
         wanted = spec.statements[name]
@@ -144,46 +152,8 @@ def _bound(branch: Blocks, found: dict[str, int], spec: PatchSpec) -> str:
 
 def _bindings(statement: ast.stmt, wanted: Statement) -> Iterator[str]:
     for node in ast.walk(statement):
-        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value and _calls(node.value, wanted.calls):
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value and calls([node.value], wanted.calls):
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                 for part in ast.walk(target):
                     if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
                         yield part.id
-
-
-def _after_imports(source: Source) -> int:
-    """The first line after the first run of imports: early enough for every use, late enough for `__future__`."""
-    seen = False
-    for statement in source.tree.body:
-        if isinstance(statement, ast.Import | ast.ImportFrom):
-            seen = True
-        elif seen:
-            return _first_line(source, statement)
-    raise source.refuse("the module has no imports with something after them", [1])
-
-
-def _first_line(source: Source, statement: ast.stmt) -> int:
-    decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
-    number = min([statement.lineno, *(decorator.lineno for decorator in decorators)])
-    if number == statement.lineno and source.line(number)[: statement.col_offset].strip():
-        raise source.refuse("a statement that needs a line of its own shares one", [number])
-    return number
-
-
-def _calls(node: ast.AST, names: Collection[str]) -> list[ast.Call]:
-    return [part for part in ast.walk(node) if isinstance(part, ast.Call) and _dotted(part.func) in names]
-
-
-def _dotted(node: ast.expr) -> str:
-    if isinstance(node, ast.Attribute):
-        return f"{_dotted(node.value)}.{node.attr}"
-    return node.id if isinstance(node, ast.Name) else ""
-
-
-def _returns(node: ast.AST) -> Iterator[ast.Return]:
-    """The returns of the function that `node` stands in, without those of functions defined in it."""
-    if isinstance(node, ast.Return):
-        yield node
-    elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
-        for child in ast.iter_child_nodes(node):
-            yield from _returns(child)

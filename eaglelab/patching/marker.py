@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = ["is_marked", "mark", "split_lines", "strip"]
+import re
+from collections.abc import Iterable
+
+__all__ = ["is_marked", "mark", "named", "split_lines", "strip"]
+
+_MARKER = re.compile(rb"# eaglelab:([A-Za-z0-9][A-Za-z0-9._-]*)")
 
 
 def mark(line: str, patch_id: str) -> str:
@@ -12,7 +17,14 @@ def mark(line: str, patch_id: str) -> str:
 
 def is_marked(line: bytes, patch_id: str) -> bool:
     """True for a line, with or without its newline, that the patch `patch_id` inserted."""
-    return line.rstrip(b"\r\n").endswith(mark("", patch_id).encode())
+    text, marker = line.rstrip(b"\r\n"), mark("", patch_id).encode()
+    return text.endswith(marker) and text.count(marker) == 1
+
+
+def named(lines: Iterable[bytes]) -> dict[int, str]:
+    """The patches that lines name anywhere in them, by line number from 1."""
+    found = ((number, _MARKER.search(line)) for number, line in enumerate(lines, start=1))
+    return {number: match[1].decode() for number, match in found if match}
 
 
 def split_lines(source: bytes) -> list[bytes]:

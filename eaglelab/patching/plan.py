@@ -7,11 +7,14 @@ import difflib
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import Literal
 
+from eaglelab.patching.anchors import Anchor, find_anchors
 from eaglelab.patching.errors import PatchRefused
-from eaglelab.patching.locate import locate
+from eaglelab.patching.locate import has_no_entry, locate
 from eaglelab.patching.marker import is_marked, mark, split_lines, strip
+from eaglelab.patching.safety import check_patched, refuse_strangers, without_patch
 from eaglelab.patching.source import Source
 from eaglelab.patching.spec import PatchSpec
 
@@ -39,13 +42,14 @@ class FilePlan:
     """What the patch does to one file.
 
     `found` is the file as it was read and `original` the same without this patch; they differ only where some version
-    of the patch is in already. `state` is "already" where `found` is `patched`, and then nothing need be done.
+    of the patch is in already. `state` is "already" where `found` is `patched`, and "nothing" where the file has no entry
+    to patch: all three are the same bytes then. In both nothing need be done.
     """
 
     path: str
     worker_class: str
     entry: str
-    state: Literal["patch", "already"]
+    state: Literal["patch", "already", "nothing"]
     found: bytes = field(repr=False)
     original: bytes = field(repr=False)
     patched: bytes = field(repr=False)
@@ -112,42 +116,56 @@ def plan_file(source: bytes, spec: PatchSpec, *, path: str) -> FilePlan:
 
     Raises PatchRefused, with the lines looked at, where the file does not have the shape that the patch needs.
     """
-    original = strip(source, spec.id)
-    parsed = Source.parse(original, path)
-    _refuse_foreign(parsed, spec)
+    found = Source.parse(source, path)
+    original, parsed = without_patch(found, source, spec)
+    refuse_strangers(parsed, spec)
+    if _may_inherit(spec, path) and source == original and has_no_entry(parsed, spec):
+        return _nothing(parsed, source, spec)
     site = locate(parsed, spec)
-    edits = []
-    for place in spec.places:
-        line = site.lines.get(place.at)
-        if line is not None:
-            anchor = parsed.line(line)
-            indent = anchor[: len(anchor) - len(anchor.lstrip())].decode()
-            code = place.filled(batch=site.batch, bound=site.bound).splitlines()
-            text = tuple(mark(indent + row, spec.id).encode() for row in code)
-            edits.append(Edit(line, anchor, text, place.name))
-    edits.sort(key=lambda edit: edit.line)
+    anchors, notes = find_anchors(parsed, spec, site)
+    edits = sorted((_edit(parsed, spec, anchor) for anchor in anchors), key=lambda edit: edit.line)
     patched = b"".join(_patched(parsed, edits))
-    _verify(parsed, patched, spec)
+    check_patched(parsed, patched, spec)
     return FilePlan(
         path=path,
-        worker_class=site.worker_class,
-        entry=site.entry,
+        worker_class=site.worker.name,
+        entry=site.entry.name,
         state="already" if source == patched else "patch",
         found=source,
         original=original,
         patched=patched,
         edits=tuple(edits),
-        notes=site.notes,
+        notes=tuple(notes),
         patch_id=spec.id,
     )
 
 
-def _refuse_foreign(source: Source, spec: PatchSpec) -> None:
-    for text in spec.foreign:
-        numbers = [number for number, line in enumerate(source.lines, start=1) if text.encode() in line]
-        if numbers:
-            reason = f"{text} is already in this file, and not from this patch"
-            raise source.refuse(reason, numbers, hint="take those lines out, or reinstall the file, then run again")
+def _may_inherit(spec: PatchSpec, path: str) -> bool:
+    """Whether `path`, or the file that it is a copy of, is a target without an entry in some releases."""
+    return any(t.may_inherit and PurePosixPath(t.path).name == PurePosixPath(path).name for t in spec.targets)
+
+
+def _nothing(source: Source, found: bytes, spec: PatchSpec) -> FilePlan:
+    classes = [part.name for part in source.tree.body if isinstance(part, ast.ClassDef)]
+    return FilePlan(
+        path=source.path,
+        worker_class=classes[-1] if classes else "",
+        entry="",
+        state="nothing",
+        found=found,
+        original=found,
+        patched=found,
+        edits=(),
+        notes=(f"no class here defines {' or '.join(spec.entry)}: there is nothing to patch",),
+        patch_id=spec.id,
+    )
+
+
+def _edit(source: Source, spec: PatchSpec, found: Anchor) -> Edit:
+    anchor = source.line(found.line)
+    indent = anchor[: len(anchor) - len(anchor.lstrip())].decode()
+    text = tuple(mark(indent + row, spec.id).encode() for row in found.code.splitlines())
+    return Edit(found.line, anchor, text, found.place.name)
 
 
 def _patched(source: Source, edits: Sequence[Edit]) -> Iterator[bytes]:
@@ -157,30 +175,6 @@ def _patched(source: Source, edits: Sequence[Edit]) -> Iterator[bytes]:
             if edit.line == number:
                 yield from (row + newline for row in edit.text)
         yield line
-
-
-def _verify(source: Source, patched: bytes, spec: PatchSpec) -> None:
-    """The patched file must compile and, without the inserted statements, be the same program as before."""
-    try:
-        after = Source.parse(patched, source.path)
-    except PatchRefused as error:
-        line = "".join(f" at `{text.strip()}`" for _, text in error.looked_at)
-        raise source.refuse(f"with the inserted lines{line}, {error.reason}", []) from error
-    inserted = {number for number, line in enumerate(after.lines, start=1) if is_marked(line, spec.id)}
-    if ast.dump(_Without(inserted).generic_visit(after.tree)) != ast.dump(source.tree):
-        raise source.refuse("the inserted lines would change the meaning of the file", [])
-
-
-class _Without(ast.NodeTransformer):
-    """Removes the statements that begin on one of the given lines."""
-
-    def __init__(self, numbers: set[int]) -> None:
-        self._numbers = numbers
-
-    def visit(self, node: ast.AST) -> ast.AST | None:
-        if isinstance(node, ast.stmt) and node.lineno in self._numbers:
-            return None
-        return self.generic_visit(node)
 
 
 def _shown(data: bytes) -> list[str]:

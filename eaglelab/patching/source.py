@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import io
 import platform
+import tokenize
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -31,6 +33,7 @@ class Source:
         if odd:
             # Python ends a line there and sed does not: the two would count differently.
             raise bare.refuse("lines end with a lone carriage return", odd[:3], hint="convert the line ends to \\n")
+        bare._check_encoding(data)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -42,6 +45,17 @@ class Source:
         except (ValueError, RecursionError, MemoryError) as error:
             raise bare.refuse(f"this is not Python: {error}", []) from error
         return cls(path, lines, tree)
+
+    def _check_encoding(self, data: bytes) -> None:
+        """Undecodable bytes are a matter of the Python release to `compile`; here they are always refused."""
+        try:
+            encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+            data.decode(encoding)
+        except SyntaxError as error:
+            raise self.refuse(f"this is not Python: {error.msg}", []) from error
+        except UnicodeDecodeError as error:
+            line = data.count(b"\n", 0, error.start) + 1
+            raise self.refuse(f"this is not Python: it is not {error.encoding} as it says", [line]) from error
 
     def line(self, number: int) -> bytes:
         """One line without its newline."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from pathlib import Path, PurePosixPath
 from typing import Annotated
@@ -12,12 +11,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from eaglelab import yamlfile
 from eaglelab.checking import check
 from eaglelab.nearest import did_you_mean
-from eaglelab.patching.marker import mark
+from eaglelab.patching.place import AFTER, FIXED_PLACES, TEXT_PLACES, Place
 
-__all__ = ["AFTER", "FIXED_PLACES", "Module", "PatchSpec", "Place", "Statement", "Target", "load_patch"]
-
-AFTER = "after "
-FIXED_PLACES = ("after imports", "start of function", "start of branch", "before return")
+__all__ = ["Module", "PatchSpec", "Place", "Statement", "Target", "load_patch"]
 
 
 def _below_package(path: str) -> str:
@@ -48,10 +44,15 @@ class _Model(BaseModel):
 
 
 class Target(_Model):
-    """A file to patch, below the sglang package. An optional one may be missing; one target must exist."""
+    """A file to patch, below the sglang package. An optional one may be missing; one target must exist.
+
+    `may_inherit`: in some releases its class leaves the entry to a base class of another file, and then there is nothing
+    to patch in it.
+    """
 
     path: PackagePath
     optional: bool = True
+    may_inherit: bool = False
 
 
 class Module(_Model):
@@ -62,26 +63,16 @@ class Module(_Model):
 
 
 class Statement(_Model):
-    """A landmark: the first statement of the decode branch that makes one of these calls.
+    """A landmark: the statement of the decode branch that makes one of these calls.
 
-    `binds` are the names to prefer for `{bound}` among those that the statement assigns the call's result to.
+    `repeats`: later statements may call it again, and the first is meant. `binds` are the names to prefer for `{bound}`
+    among those that the statement assigns the call's result to.
     """
 
     calls: tuple[Text, ...] = Field(min_length=1)
     optional: bool = False
+    repeats: bool = False
     binds: tuple[Text, ...] = ()
-
-
-class Place(_Model):
-    """Text to insert, and where: one of FIXED_PLACES, or `after NAME` of a statement."""
-
-    name: Text
-    at: Text
-    insert: Text
-
-    def filled(self, *, batch: str, bound: str) -> str:
-        """The text for one file: `{batch}` and `{bound}` stand for names in it, every other brace for itself."""
-        return self.insert.rstrip("\n").replace("{batch}", batch).replace("{bound}", bound)
 
 
 class PatchSpec(_Model):
@@ -89,7 +80,8 @@ class PatchSpec(_Model):
 
     `entry` names the method to patch and `branch` the call that tells its decode branch; `statements` are the landmarks
     in it, in the order in which they must stand. `gate` is the environment variable that switches the patch on and
-    `canary` the pattern of the line that proves it ran. A file that holds a `foreign` text is refused.
+    `canary` the pattern of the line that proves it ran. `records`: what it writes can be made into a profile. A file that
+    holds a `foreign` text is refused.
     """
 
     id: Word
@@ -97,6 +89,7 @@ class PatchSpec(_Model):
     title: Text
     gate: Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")]
     canary: Annotated[str, AfterValidator(_canary)]
+    records: bool = False
     foreign: tuple[Text, ...] = ()
     targets: tuple[Target, ...] = Field(min_length=1)
     modules: tuple[Module, ...] = ()
@@ -114,25 +107,26 @@ def load_patch(folder: Path) -> PatchSpec:
         if not (folder / module.source).is_file():
             what = f"'{module.source}' is not in the folder of the patch"
             raise doc.problem(what, "modules", number, "source", hint=f"put it into {folder}")
-    places = [*FIXED_PLACES, *(AFTER + name for name in spec.statements)]
+    taken = [AFTER + name for name in spec.statements if AFTER + name in (*FIXED_PLACES, *TEXT_PLACES)]
+    if taken:
+        name = taken[0].removeprefix(AFTER)
+        raise doc.problem(f"the name '{name}' is taken: '{taken[0]}' is a place", "statements", name)
     for number, place in enumerate(spec.places):
-        if place.at not in places:
-            what = f"'{place.at}' is not a place"
-            raise doc.problem(what, "places", number, "at", hint=did_you_mean(place.at, places, label="places"))
-        problem = _not_insertable(place.filled(batch="batch", bound="bound"), spec.id)
-        if problem:
-            what = f"the text of '{place.name}' cannot be inserted: {problem}"
-            raise doc.problem(what, "places", number, "insert")
+        _check_place(doc, spec, number, place)
     return spec
 
 
-def _not_insertable(code: str, patch_id: str) -> str:
-    """Why `code` is no set of whole Python lines that can each end with a comment; empty where it is."""
-    try:
-        plain = ast.parse(code)
-        marked = ast.parse("\n".join(mark(line, patch_id) for line in code.splitlines()))
-    except SyntaxError as error:
-        return f"{error.msg} (its line {error.lineno})"
-    if not plain.body or ast.dump(plain) != ast.dump(marked):
-        return "a string or a statement in it spans lines in a way that leaves no room for the marker comment"
-    return ""
+def _check_place(doc: yamlfile.Located, spec: PatchSpec, number: int, place: Place) -> None:
+    places = [*FIXED_PLACES, *TEXT_PLACES, *(AFTER + name for name in spec.statements)]
+    if place.at not in places:
+        what = f"'{place.at}' is not a place"
+        raise doc.problem(what, "places", number, "at", hint=did_you_mean(place.at, places, label="places"))
+    optional = [name for name, statement in spec.statements.items() if statement.optional]
+    for key, name in (("when", place.when), ("unless", place.unless)):
+        if name is not None and name not in optional:
+            what = f"'{name}' is not an optional statement"
+            raise doc.problem(what, "places", number, key, hint=did_you_mean(name, optional, label="optional"))
+    problem = place.problem(spec.id)
+    if problem:
+        key, what = problem
+        raise doc.problem(what, "places", number, key, hint="docs/patches.md says what goes where")

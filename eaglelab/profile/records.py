@@ -11,6 +11,7 @@ from typing import Any
 from eaglelab.profile.definitions import PHASES
 
 __all__ = [
+    "GRAPH",
     "SCHEMA",
     "CycleBlock",
     "Identity",
@@ -23,6 +24,8 @@ __all__ = [
 ]
 
 SCHEMA = 1
+GRAPH = ("cuda_graph", "eager")
+"""How a cycle's target ran."""
 
 
 class RecordError(ValueError):
@@ -57,7 +60,8 @@ class CycleBlock:
 
     `event_ms` and `host_ms` map each phase to one value a kept cycle (ms); `kept_tokens` are the tokens of the same
     cycles, bonus included, None where the count could not be read. `correct_hist[j]` counts the request-cycles with j
-    correct drafts over all decode cycles, dropped ones included.
+    correct drafts over all decode cycles, dropped ones included. `graph` counts the decode cycles whose target ran as a
+    CUDA graph (`cuda_graph`) or eagerly (`eager`), where the worker said so; None where it never did.
     """
 
     identity: Identity
@@ -73,6 +77,7 @@ class CycleBlock:
     kept_tokens: tuple[int | None, ...]
     event_ms: Mapping[str, tuple[float, ...]]
     host_ms: Mapping[str, tuple[float, ...]]
+    graph: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -176,7 +181,16 @@ def _block(data: dict[str, Any]) -> CycleBlock:
         kept_tokens=_kept_tokens(data, cycles),
         event_ms=_times(data, "event_ms", cycles),
         host_ms=_times(data, "host_ms", cycles),
+        graph=_graph(data),
     )
+
+
+def _graph(data: dict[str, Any]) -> dict[str, int] | None:
+    """Records before probe 1.1.0 do not have it."""
+    if "graph" not in data:
+        return None
+    counts = _object(data, "graph")
+    return {key: _whole(counts.get(key), f"graph.{key}") for key in GRAPH}
 
 
 def _kept_tokens(data: dict[str, Any], cycles: int) -> tuple[int | None, ...]:

@@ -11,7 +11,7 @@ from typing import Any
 from eaglelab.profile.acceptance import Acceptance, acceptance
 from eaglelab.profile.definitions import DEFINITIONS, PHASES
 from eaglelab.profile.phases import Phase, host_sentence, limit_sentence, limiting_phase, summarise_phases
-from eaglelab.profile.records import CycleBlock, Records
+from eaglelab.profile.records import GRAPH, CycleBlock, Records
 from eaglelab.profile.stats import ratio_ci95, rounded, rounded_pair
 
 __all__ = ["PROFILE_SCHEMA", "Profile", "Rank", "Rate", "Setting", "summarise"]
@@ -83,6 +83,7 @@ class Setting:
     dropped: Mapping[str, int]
     skipped: int
     unknown: int
+    graph: Mapping[str, int] | None
     tokens: int
     phases: tuple[Phase, ...]
     acceptance: Acceptance | None
@@ -124,6 +125,7 @@ class Setting:
                 "dropped": dict(self.dropped),
                 "skipped": self.skipped,
                 "unknown": self.unknown,
+                "graph": None if self.graph is None else dict(self.graph),
             },
             "tokens": self.tokens,
             "phases": {phase.name: phase.to_json() for phase in self.phases},
@@ -189,6 +191,7 @@ def _setting(key: _Key, blocks: Sequence[CycleBlock]) -> Setting:
     dropped: Counter[str] = Counter()
     for block in main:
         dropped.update(block.dropped)
+    told = [block.graph for block in main if block.graph is not None]
     return Setting(
         worker=worker,
         steps=steps,
@@ -201,6 +204,7 @@ def _setting(key: _Key, blocks: Sequence[CycleBlock]) -> Setting:
         dropped=dict(dropped),
         skipped=sum(block.skipped for block in main),
         unknown=sum(block.unknown for block in main),
+        graph={how: sum(graph[how] for graph in told) for how in GRAPH} if told else None,
         tokens=sum(block.tokens for block in main),
         phases=summarise_phases(
             {phase: [ms for block in main for ms in block.event_ms[phase]] for phase in PHASES},

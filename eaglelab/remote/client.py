@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-import json
 import time
+import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import tenacity
 
 from eaglelab.errors import HostError
-from eaglelab.remote.agent.wire import READY, decode_header, encode_frame
+from eaglelab.remote.greeting import start_agent
 from eaglelab.remote.hints import explain
-from eaglelab.remote.payload import BOOTSTRAP, agent_source
-from eaglelab.remote.pipe import Link, LinkLost, Pipe
+from eaglelab.remote.pipe import Link, LinkLost
+from eaglelab.remote.talk import Talk
 
-__all__ = ["AgentClient"]
+__all__ = ["AgentClient", "News"]
+
+News = Callable[[dict[str, Any]], None]
 
 _REPEATABLE = frozenset(
-    {"facts", "lock", "read", "sed", "backup", "apply", "rollback", "status", "stop", "poll", "tail", "list"}
+    """facts lock read sed backup apply rollback start status stop poll tail list loaded""".split()  # noqa: SIM905
 )
-"""Operations that end the same however often they run, so a lost link is answered by asking again."""
+"""Operations that end the same however often they run, so a lost link is answered by asking again. `start` is one of
+them because it carries a token: asked again, the host answers with the server that the first request started."""
 
-_START_S = 30.0
+_STALE_S = 20.0
+"""After so long a pause a link is tried with a question that does no harm, before one that must not be asked twice."""
 
 
 class AgentClient:
@@ -33,13 +37,23 @@ class AgentClient:
     """
 
     def __init__(
-        self, link: Link, python: str, *, attempts: int = 4, sleep: Callable[[float], None] = time.sleep
+        self,
+        link: Link,
+        python: str,
+        *,
+        attempts: int = 4,
+        start_silence: float = 30.0,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.link = link
         self._python = python
-        self._pipe: Pipe | None = None
-        self._buffer = b""
+        self._start_silence = start_silence
+        self._clock = clock
+        self._talk: Talk | None = None
+        self._last = 0.0
         self._holder: dict[str, Any] | None = None
+        self._session = uuid.uuid4().hex
         self._again = tenacity.Retrying(
             retry=tenacity.retry_if_exception_type(LinkLost),
             stop=tenacity.stop_after_attempt(attempts),
@@ -50,134 +64,76 @@ class AgentClient:
 
     def lock(self, holder: Mapping[str, Any]) -> None:
         """Takes the host's lock and keeps it, also over a lost link, until `close`."""
-        self._holder = None
-        self.call("lock", holder=dict(holder))
-        self._holder = dict(holder)
+        # An agent that is lost behind a dead link still holds it: the session says that it was ours.
+        wanted = {**holder, "session": self._session}
+        self.call("lock", holder=wanted)
+        self._holder = wanted
 
     def call(
-        self,
-        op: str,
-        data: bytes = b"",
-        *,
-        silence: float = 30.0,
-        news: Callable[[dict[str, Any]], None] | None = None,
-        **args: Any,
+        self, op: str, data: bytes = b"", *, silence: float = 30.0, news: News | None = None, **args: Any
     ) -> dict[str, Any]:
         """The answer's message. Raises HostError with a hint, or LinkLost when the link stays away."""
         return self.call_bytes(op, data, silence=silence, news=news, **args)[0]
 
     def call_bytes(
-        self,
-        op: str,
-        data: bytes = b"",
-        *,
-        silence: float = 30.0,
-        news: Callable[[dict[str, Any]], None] | None = None,
-        **args: Any,
+        self, op: str, data: bytes = b"", *, silence: float = 30.0, news: News | None = None, **args: Any
     ) -> tuple[dict[str, Any], bytes]:
         """As `call`, with the raw bytes that came beside the message."""
+        if op == "start":
+            args["token"] = uuid.uuid4().hex
 
         def once() -> tuple[dict[str, Any], bytes]:
-            try:
-                return self._ask(op, args, data, silence, news)
-            except LinkLost:
-                self._drop()
-                raise
+            self._ready(silence)
+            return self._ask(op, args, data, silence, news)
 
-        return self._again(once) if op in _REPEATABLE else once()
+        if op in _REPEATABLE or (op == "http" and args["method"] == "GET"):
+            return self._again(once)
+        self._again(self._ready, silence)
+        return once()
 
     def close(self) -> None:
-        self._drop()
+        """Says goodbye, so that the agent has ended and its lock is free when this returns."""
+        if self._talk is not None:
+            self._talk.close()
+            self._talk = None
         self.link.close()
 
-    def _drop(self) -> None:
-        if self._pipe is not None:
-            self._pipe.close()
-            self._pipe = None
-        self._buffer = b""
+    def _ready(self, silence: float) -> None:
+        """A living agent that has the lock, if this client ever took it."""
+        if self._talk is None:
+            try:
+                self._talk = start_agent(self.link, self._python, self._start_silence)
+            except BaseException:
+                self.link.close()
+                raise
+            self._last = self._clock()
+            if self._holder is not None:
+                try:
+                    self._ask("lock", {"holder": self._holder}, b"", silence, None)
+                except HostError:
+                    self._drop()  # somebody else has it by now: not a word more without it
+                    raise
+        elif self._clock() - self._last > _STALE_S:
+            self._ask("list", {"pattern": ""}, b"", silence, None)
 
     def _ask(
-        self, op: str, args: dict[str, Any], data: bytes, silence: float, news: Callable[[dict[str, Any]], None] | None
+        self, op: str, args: dict[str, Any], data: bytes, silence: float, news: News | None
     ) -> tuple[dict[str, Any], bytes]:
-        if self._pipe is None:
-            self._pipe = self._start()
-            if self._holder is not None:
-                self._ask("lock", {"holder": self._holder}, b"", silence, None)
-        self._pipe.send(encode_frame({"op": op, "args": args}, data), silence)
-        while True:
-            message, raw = self._frame(silence)
-            if "beat" in message:
-                if news is not None:
-                    news(message["beat"])
-            elif "error" in message:
-                raise explain(message["error"], self.link.name)
-            else:
-                return message["ok"], raw
-
-    def _start(self) -> Pipe:
-        """Feeds the agent to the host's Python and waits for its greeting; what a login shell prints before is dropped."""
-        pipe = self.link.open([self._python, "-I", "-S", "-c", BOOTSTRAP])
-        source = agent_source()
-        seen = b""
+        assert self._talk is not None  # noqa: S101 - _ready has made it
         try:
-            pipe.send(b"%d\n" % len(source) + source, _START_S)
-            while READY not in seen:
-                piece = pipe.receive(_START_S)
-                if not piece:
-                    raise self._no_agent(pipe, seen)
-                seen += piece
-        except LinkLost as error:
-            ended = self._no_agent(pipe, seen) if "gone" in error.what or "broke" in error.what else error
-            pipe.close()
-            raise ended from error
-        except HostError:
-            pipe.close()
+            message, raw = self._talk.ask(op, args, data, silence, news)
+        except BaseException:
+            # Also after a Ctrl-C: the answer that is still under way must not be taken for that of the next question.
+            self._drop()
             raise
-        self._buffer = seen.split(READY, 1)[1]
-        return pipe
+        self._last = self._clock()
+        if "error" in message:
+            raise explain(message["error"], self.link.name)
+        return message["ok"], raw
 
-    def _no_agent(self, pipe: Pipe, seen: bytes) -> HostError:
-        code, stderr = pipe.ended()
-        text = (stderr or seen.decode(errors="replace")).strip()
-        hint = "set `python` of this host in inventory.yaml to the Python that runs SGLang there"
-        if "EAGLELAB-PYTHON-TOO-OLD" in text:
-            version = text.rsplit("EAGLELAB-PYTHON-TOO-OLD", 1)[1].split()[0]
-            return HostError(
-                f"{self._python} is Python {version}; 3.8 or later is needed", where=self.link.name, hint=hint
-            )
-        if code in (126, 127) or "not found" in text or "No such file" in text:
-            return HostError(f"there is no Python at {self._python}: {text}", where=self.link.name, hint=hint)
-        if code is None:
-            return LinkLost("the connection broke while the agent was started", where=self.link.name)
-        return HostError(
-            f"{self._python} ended with {code} before the agent ran: {text[-500:]}", where=self.link.name, hint=hint
-        )
-
-    def _frame(self, silence: float) -> tuple[dict[str, Any], bytes]:
-        while b"\n" not in self._buffer:
-            self._more(silence)
-        line, self._buffer = self._buffer.split(b"\n", 1)
-        try:
-            size, raw = decode_header(line)
-        except ValueError as error:
-            raise LinkLost(
-                f"the agent sent something that is no answer: {line[:80]!r}", where=self.link.name
-            ) from error
-        pieces, have = [self._buffer], len(self._buffer)
-        while have < size + raw:
-            pieces.append(self._receive(silence))
-            have += len(pieces[-1])
-        whole = b"".join(pieces)
-        self._buffer = whole[size + raw :]
-        return json.loads(whole[:size]), whole[size : size + raw]
-
-    def _more(self, silence: float) -> None:
-        self._buffer += self._receive(silence)
-
-    def _receive(self, silence: float) -> bytes:
-        if self._pipe is None:
-            raise LinkLost("the agent is not running", where=self.link.name)
-        piece = self._pipe.receive(silence)
-        if not piece:
-            raise LinkLost("the connection was closed from the other side", where=self.link.name)
-        return piece
+    def _drop(self) -> None:
+        """Lets go of a link that may hang: first the connection, then what ran over it."""
+        talk, self._talk = self._talk, None
+        self.link.close()
+        if talk is not None:
+            talk.close()

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
+import getpass
 import ipaddress
-import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -25,7 +26,11 @@ LOOPBACK_ONLY = "EAGLELAB_LOOPBACK_ONLY"
 
 @dataclass(frozen=True)
 class Endpoint:
-    """What a connection needs. `connect_timeout` in seconds; `identities_only`: offer no keys but `keys`."""
+    """What a connection needs. `connect_timeout` in seconds; `identities_only`: offer no keys but `keys`.
+
+    `known_hosts`: files that need not exist, the first is where a new key goes. `proxy_command`: a shell command whose
+    streams are the connection, nothing in it left to expand.
+    """
 
     address: str
     port: int
@@ -35,6 +40,11 @@ class Endpoint:
     proxy_command: str | None = None
     connect_timeout: float = 10.0
     identities_only: bool = False
+
+    @property
+    def known_as(self) -> str:
+        """The host's name in known_hosts."""
+        return self.address if self.port == 22 else f"[{self.address}]:{self.port}"
 
 
 def parse_ssh_config(text: str) -> dict[str, list[str]]:
@@ -46,73 +56,103 @@ def parse_ssh_config(text: str) -> dict[str, list[str]]:
     return found
 
 
+def _config(host: Host) -> list[str]:
+    return ["-F", str(Path(host.ssh_config).expanduser())] if isinstance(host.ssh_config, str) else []
+
+
 def _ask_ssh(host: Host) -> dict[str, list[str]]:
     if not shutil.which("ssh"):
         return {}
-    command = ["ssh", "-G"]
-    if isinstance(host.ssh_config, str):
-        command += ["-F", str(Path(host.ssh_config).expanduser())]
+    command = ["ssh", "-G", *_config(host)]
     if host.user:
         command += ["-l", host.user]
     if host.port:
         command += ["-p", str(host.port)]
-    done = subprocess.run([*command, "--", str(host.address)], capture_output=True, text=True, timeout=20, check=False)
-    if done.returncode:
-        raise InputError(
-            f"your SSH configuration cannot be used: {done.stderr.strip()}",
-            where=host.name,
-            hint="check it with: ssh -G " + str(host.address),
+    hint = "check it with: ssh -G " + str(host.address)
+    try:
+        done = subprocess.run(
+            [*command, "--", str(host.address)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=20,
+            check=False,
         )
+    except subprocess.TimeoutExpired as error:
+        raise InputError("ssh -G gave no answer within 20 s", where=host.name, hint=hint) from error
+    if done.returncode:
+        raise InputError(f"your SSH configuration cannot be used: {done.stderr.strip()}", where=host.name, hint=hint)
     return parse_ssh_config(done.stdout)
 
 
-def _proxy(found: Mapping[str, Sequence[str]], address: str, port: int) -> str | None:
+def _proxy(
+    found: Mapping[str, Sequence[str]], config: Sequence[str], address: str, port: int, user: str, timeout: float
+) -> str | None:
     """A command whose streams are the connection. Jump hosts go through `ssh -W`, so their host keys are checked too."""
     command = found.get("proxycommand", ["none"])[0]
     if command != "none":
-        return command
+        # `ssh -G` leaves these to whoever runs the command.
+        values = {"h": address, "p": str(port), "r": user, "n": address, "%": "%"}
+        return re.sub(r"%([hprn%])", lambda match: values[match[1]], command)
     jump = found.get("proxyjump", ["none"])[0]
     if jump == "none":
         return None
     *before, last = jump.split(",")
     chain = ["-J", ",".join(before)] if before else []
-    return shlex.join(["ssh", *chain, "-W", f"{address}:{port}", last])
+    # Nobody is there to answer a question, so none may be asked.
+    quiet = ["-o", "BatchMode=yes", "-o", f"ConnectTimeout={max(1, round(timeout))}"]
+    # A port is understood in a jump host's name, but as a destination only in a URI.
+    destination = last if last.startswith("ssh://") else f"ssh://{last}"
+    return shlex.join(["ssh", *config, *quiet, *chain, "-W", f"[{address}]:{port}", destination])
 
 
 def resolve_endpoint(host: Host) -> Endpoint:
-    """Completes the inventory's entry. Keys and known_hosts files that do not exist are left out, as ssh does."""
+    """Completes the inventory's entry. Raises InputError where that, or the user's SSH configuration, cannot be used."""
     found = _ask_ssh(host) if host.ssh_config else {}
     address = found.get("hostname", [str(host.address)])[0]
     port = host.port or int(found.get("port", ["22"])[0])
-    known = (
-        [str(host.known_hosts)]
-        if host.known_hosts
-        else " ".join(
-            found.get("userknownhostsfile", ["~/.ssh/known_hosts"]) + found.get("globalknownhostsfile", [])
-        ).split()
-    )
-    keys = [str(host.key)] if host.key else found.get("identityfile", [])
+    user = host.user or found.get("user", [getpass.getuser()])[0]
+    known = found.get("userknownhostsfile", ["~/.ssh/known_hosts"]) + found.get("globalknownhostsfile", [])
     return Endpoint(
         address=address,
         port=port,
-        user=host.user or found.get("user", [os.environ.get("USER", "root")])[0],
-        keys=_existing(keys),
-        known_hosts=_existing(known),
-        proxy_command=_proxy(found, address, port),
+        user=user,
+        keys=_keys(host, found),
+        known_hosts=_expanded([host.known_hosts] if host.known_hosts else " ".join(known).split()),
+        proxy_command=_proxy(found, _config(host), address, port, user, host.connect_timeout),
         connect_timeout=host.connect_timeout,
         identities_only=bool(host.key) or found.get("identitiesonly", ["no"])[0] == "yes",
     )
 
 
-def _existing(paths: Sequence[str]) -> tuple[str, ...]:
-    expanded = [Path(path).expanduser() for path in paths]
-    return tuple(str(path) for path in expanded if path.exists())
+def _keys(host: Host, found: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """The inventory's key, which must exist, or those of ssh's usual places that do."""
+    if host.key is None:
+        usual = ["~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa"]
+        return tuple(path for path in _expanded(found.get("identityfile", usual)) if Path(path).exists())
+    (key,) = _expanded([host.key])
+    if not Path(key).exists():
+        raise InputError(
+            f"there is no key file {key}", where=host.name, hint="set `key` of this host in inventory.yaml"
+        )
+    return (key,)
 
 
-def refuse_unless_loopback(address: str, env: Mapping[str, str]) -> None:
+def _expanded(paths: Sequence[str]) -> tuple[str, ...]:
+    return tuple(str(Path(path).expanduser()) for path in paths)
+
+
+def refuse_unless_loopback(endpoint: Endpoint, env: Mapping[str, str]) -> None:
     """Raises HostError for any other machine while EAGLELAB_LOOPBACK_ONLY is set."""
     if not env.get(LOOPBACK_ONLY):
         return
+    address = endpoint.address
+    if endpoint.proxy_command:
+        raise HostError(
+            f"{address} is reached through a proxy ({endpoint.proxy_command}), and {LOOPBACK_ONLY} is set: nothing was contacted",
+            hint="--host sim works on the embedded lab",
+        )
     try:
         loopback = ipaddress.ip_address(address).is_loopback
     except ValueError:

@@ -34,9 +34,12 @@ _HINTS = {
     "does-not-compile": "nothing was changed; please report this with the bundle",
     "backup-damaged": "the stored original was changed by somebody; restore the file from your SGLang release",
     "not-stopped": "look at these processes on the host before you start anything there",
+    "not-reverted": "mend what the message names, then: invoke rollback",
+    "not-allowed": "log in as the user that owns these processes (`user` in inventory.yaml)",
+    "not-regular": "check `sglang` of this host in inventory.yaml",
 }
 
-_ATTENTION = frozenset({"not-stopped", "backup-damaged", "bad-state"})
+_ATTENTION = frozenset({"not-stopped", "not-reverted", "backup-damaged", "bad-state"})
 
 
 def explain(error: Mapping[str, Any], where: str) -> EaglelabError:

@@ -5,30 +5,40 @@ from __future__ import annotations
 import os
 import select
 import subprocess
+import tempfile
 from collections.abc import Sequence
-from typing import Protocol
+from typing import IO, Protocol
 
 from eaglelab.errors import HostError
 
-__all__ = ["Link", "LinkLost", "LocalLink", "Pipe"]
+__all__ = ["Link", "LinkLost", "LocalLink", "Pipe", "Silent"]
+
+_END_S = 2.0
+"""How long a command may take to end once its stdin is closed."""
 
 
 class LinkLost(HostError):
     """The connection broke or fell silent: what ran on the host has an unknown outcome until somebody looks."""
 
 
-class Pipe(Protocol):
-    """stdin and stdout of a remote command. All methods raise LinkLost when the link is gone or too slow."""
+class Silent(LinkLost):
+    """Nothing came, or nothing was taken, for too long."""
 
-    def send(self, data: bytes, timeout: float) -> None: ...
+
+class Pipe(Protocol):
+    """stdin and stdout of a remote command. All methods but `close` raise LinkLost when the link is gone or too slow."""
+
+    def send(self, data: bytes, timeout: float) -> None:
+        """Sends all of `data`. Waits at most `timeout` seconds for each piece to be taken."""
 
     def receive(self, timeout: float) -> bytes:
         """Some bytes; empty at the end of the stream. Waits at most `timeout` seconds."""
 
     def ended(self) -> tuple[int | None, str]:
-        """After the end of the stream: exit status (None: unknown) and what the command wrote to stderr."""
+        """After the end of the stream: exit status (None: unknown, or a signal) and what the command wrote to stderr."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Ends stdin and gives the command a moment to end by itself."""
 
 
 class Link(Protocol):
@@ -37,9 +47,10 @@ class Link(Protocol):
     name: str
 
     def open(self, command: Sequence[str]) -> Pipe:
-        """Starts a command. A leading `~/` of its first word is the home folder there."""
+        """Starts a command. A leading `~/` of its first word is the home folder there. Raises LinkLost or HostError."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Lets the way go, also one that hangs; the next `open` makes a new one."""
 
 
 class LocalLink:
@@ -50,63 +61,66 @@ class LocalLink:
 
     def open(self, command: Sequence[str]) -> Pipe:
         program = os.path.expanduser(command[0])  # noqa: PTH111 - a bare command name is looked up on PATH
+        errors = tempfile.TemporaryFile()  # noqa: SIM115 - the pipe closes it; a file, since nobody empties it meanwhile
         try:
             process = subprocess.Popen(
                 [program, *command[1:]],
+                bufsize=0,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
+                stderr=errors,
+                start_new_session=True,  # a Ctrl-C in the terminal is the controller's to deal with
             )
         except OSError as error:
+            errors.close()
             raise HostError(
                 f"cannot run {command[0]}: {error.strerror}",
                 where=self.name,
                 hint="set `python` of this host in inventory.yaml",
             ) from error
-        return _LocalPipe(process, self.name)
+        return _LocalPipe(process, errors, self.name)
 
     def close(self) -> None:
         pass
 
 
 class _LocalPipe:
-    def __init__(self, process: subprocess.Popen[bytes], name: str) -> None:
-        self._process = process
-        self._name = name
+    def __init__(self, process: subprocess.Popen[bytes], errors: IO[bytes], name: str) -> None:
+        assert process.stdin is not None  # noqa: S101 - opened with PIPE
+        assert process.stdout is not None  # noqa: S101 - opened with PIPE
+        self._process, self._errors, self._name = process, errors, name
+        self._in, self._out = process.stdin, process.stdout
+        os.set_blocking(self._in.fileno(), False)
 
-    def send(self, data: bytes, timeout: float) -> None:  # noqa: ARG002 - a local pipe takes what the agent reads
-        assert self._process.stdin is not None  # noqa: S101 - opened with PIPE
-        try:
-            self._process.stdin.write(data)
-            self._process.stdin.flush()
-        except OSError as error:
-            raise LinkLost("the agent is gone", where=self._name) from error
+    def send(self, data: bytes, timeout: float) -> None:
+        rest = memoryview(data)
+        while rest:
+            if not select.select([], [self._in], [], timeout)[1]:
+                raise Silent(f"the agent took nothing for {timeout:.0f} s", where=self._name)
+            try:
+                rest = rest[os.write(self._in.fileno(), rest) :]
+            except OSError as error:
+                raise LinkLost("the agent is gone", where=self._name) from error
 
     def receive(self, timeout: float) -> bytes:
-        assert self._process.stdout is not None  # noqa: S101 - opened with PIPE
-        descriptor = self._process.stdout.fileno()
-        if not select.select([descriptor], [], [], timeout)[0]:
-            raise LinkLost(f"no answer for {timeout:.0f} s", where=self._name)
-        return os.read(descriptor, 1 << 20)
+        if not select.select([self._out], [], [], timeout)[0]:
+            raise Silent(f"no answer for {timeout:.0f} s", where=self._name)
+        return os.read(self._out.fileno(), 1 << 20)
 
     def ended(self) -> tuple[int | None, str]:
-        assert self._process.stderr is not None  # noqa: S101 - opened with PIPE
         try:
-            code = self._process.wait(timeout=5)
+            code = self._process.wait(_END_S)
         except subprocess.TimeoutExpired:
             return None, ""
-        return code, self._process.stderr.read().decode(errors="replace")
+        self._errors.seek(0)
+        return (code if code >= 0 else None), self._errors.read().decode(errors="replace")
 
     def close(self) -> None:
-        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
-            if stream is not None:
-                try:
-                    stream.close()
-                except BrokenPipeError:
-                    continue  # unsent bytes for an agent that has ended
+        self._in.close()
+        self._out.close()
         try:
-            self._process.wait(timeout=5)
+            self._process.wait(_END_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._errors.close()

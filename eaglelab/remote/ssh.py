@@ -6,22 +6,45 @@ feeds stdin a character at a time and reports a lost link as an exit status.
 
 from __future__ import annotations
 
+import logging
 import os
 import shlex
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import fabric
 import paramiko
+from paramiko.hostkeys import InvalidHostKey
 
-from eaglelab.errors import HostError
 from eaglelab.remote.endpoint import Endpoint, refuse_unless_loopback
-from eaglelab.remote.pipe import LinkLost, Pipe
+from eaglelab.remote.pipe import LinkLost, Pipe, Silent
+from eaglelab.remote.proxy import Proxy
+from eaglelab.remote.refusals import Refusals
 
-__all__ = ["SshLink"]
+__all__ = ["SshLink", "remote_command"]
+
+# Paramiko logs the tracebacks of its thread. Nobody listens by default, and Python then prints them.
+logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 _KEEPALIVE_S = 15
+_UNACKNOWLEDGED_MS = 30_000
+_END_S = 2.0
+
+_BROKEN = (OSError, paramiko.SSHException, EOFError)
+
+_SIGNATURES = {"ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256")}
+"""How a key of a type signs, where that has another name."""
+
+_HOST_KEYS = (
+    "ssh-ed25519",
+    "ecdsa-sha2-nistp256",
+    "ecdsa-sha2-nistp384",
+    "ecdsa-sha2-nistp521",
+    "rsa-sha2-512",
+    "rsa-sha2-256",
+)
 
 
 class SshLink:
@@ -30,8 +53,10 @@ class SshLink:
     def __init__(self, name: str, endpoint: Endpoint, *, default_host: bool = False) -> None:
         self.name = name
         self._endpoint = endpoint
-        self._default_host = default_host
+        self._refusals = Refusals(name, endpoint, default_host=default_host)
         self._connection: Any = None
+        self._socket: socket.socket | None = None
+        self._proxy: Proxy | None = None
 
     def open(self, command: Sequence[str]) -> Pipe:
         transport = self._transport()
@@ -40,7 +65,7 @@ class SshLink:
             channel = transport.open_session(timeout=timeout)
             channel.settimeout(timeout)
             channel.exec_command(remote_command(command))
-        except (paramiko.SSHException, OSError, EOFError) as error:
+        except _BROKEN as error:
             self.close()
             raise LinkLost(
                 f"the connection broke while a command was started: {error or type(error).__name__}", where=self.name
@@ -48,78 +73,86 @@ class SshLink:
         return _SshPipe(channel, self.name)
 
     def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            # Connection.close leaves alone what is broken or half open, and Paramiko its timer: the program would not
+            # end before that has run out.
+            transport = connection.client.get_transport()
+            if transport is not None:
+                transport.packetizer.complete_handshake()
+            connection.client.close()
+        way, self._socket = self._socket, None
+        if way is not None:
+            way.close()
+        proxy, self._proxy = self._proxy, None
+        if proxy is not None:
+            proxy.close()
 
     def _transport(self) -> paramiko.Transport:
         if self._connection is None or not self._connection.is_connected:
-            self._connection = self._connect()
+            self.close()
+            self._connect()
         transport: paramiko.Transport = self._connection.transport
         return transport
 
-    def _connect(self) -> Any:
+    def _connect(self) -> None:
         end = self._endpoint
-        refuse_unless_loopback(end.address, os.environ)
-        connection = fabric.Connection(
+        refuse_unless_loopback(end, os.environ)
+        self._connection = fabric.Connection(
             end.address,
             user=end.user,
             port=end.port,
-            connect_timeout=end.connect_timeout,
-            gateway=end.proxy_command,
             config=fabric.Config(lazy=True, overrides={"load_ssh_configs": False}),
-            connect_kwargs={
+        )
+        client = self._connection.client
+        client.set_missing_host_key_policy(paramiko.RejectPolicy())
+        try:
+            for path in end.known_hosts:
+                if Path(path).exists():
+                    client.get_host_keys().load(path)
+            self._connection.connect_kwargs = {
                 "key_filename": list(end.keys),
                 "look_for_keys": False,
                 "allow_agent": not end.identities_only,
+                "timeout": end.connect_timeout,  # Fabric's own cuts it to whole seconds
                 "banner_timeout": end.connect_timeout,
                 "auth_timeout": max(end.connect_timeout, 30),
                 "channel_timeout": end.connect_timeout,
-            },
-        )
-        connection.client.set_missing_host_key_policy(paramiko.RejectPolicy())
-        try:
-            for path in end.known_hosts:
-                connection.client.load_system_host_keys(path)
-            connection.open()
-        except Exception as error:
-            connection.close()
-            raise self._explain(error) from error
-        transport = connection.transport
-        transport.set_keepalive(_KEEPALIVE_S)
-        if isinstance(transport.sock, socket.socket):
-            transport.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return connection
+                "disabled_algorithms": {"keys": _unknown_key_types(client.get_host_keys().lookup(end.known_as))},
+                "sock": self._way(),
+            }
+            self._connection.open()
+        except (*_BROKEN, ValueError, InvalidHostKey) as error:  # ValueError: a damaged key file
+            said = self._proxy.errors() if self._proxy else ""
+            self.close()
+            raise self._refusals.explain(error, said) from error
+        except BaseException:
+            self.close()
+            raise
+        self._connection.transport.set_keepalive(_KEEPALIVE_S)
 
-    def _explain(self, error: Exception) -> HostError:
-        """Paramiko's many exceptions as what happened and what to type next."""
+    def _way(self) -> socket.socket:
         end = self._endpoint
-        place = f"{self.name} ({end.user}@{end.address} port {end.port})"
-        known = end.known_hosts[0] if end.known_hosts else "~/.ssh/known_hosts"
-        lookup = end.address if end.port == 22 else f"[{end.address}]:{end.port}"
-        scan = f"ssh-keyscan -p {end.port} {end.address} >> {known}"
-        if isinstance(error, paramiko.BadHostKeyException):
-            return HostError(
-                "the host key is not the one in known_hosts: the machine was reinstalled, or somebody is in between",
-                where=place,
-                hint=f"if you know why it changed: ssh-keygen -R '{lookup}' -f {known} && {scan}",
-            )
-        if isinstance(error, paramiko.AuthenticationException) and "timeout" not in str(error).lower():
-            tried = ", ".join(end.keys) or "none found"
-            return HostError(
-                f"the host refused the login (keys tried: {tried})",
-                where=place,
-                hint=f"try: ssh -p {end.port} {end.user}@{end.address}; set `user` and `key` in inventory.yaml",
-            )
-        if isinstance(error, paramiko.SSHException) and "not found in known_hosts" in str(error):
-            return HostError("the host key is not known", where=place, hint=f"after checking the fingerprint: {scan}")
-        if isinstance(error, (paramiko.SSHException, OSError, EOFError)):
-            away = "; to try things out without a GPU host: --host sim" if self._default_host else ""
-            text = str(error) or type(error).__name__
-            return LinkLost(
-                f"cannot be reached: {text}", where=place, hint=f"try: ssh -p {end.port} {end.user}@{end.address}{away}"
-            )
-        return HostError(f"cannot be reached: {type(error).__name__}: {error}", where=place)
+        if end.proxy_command:
+            self._proxy = Proxy(end.proxy_command)
+            self._socket = self._proxy.socket
+            return self._socket
+        self._socket = socket.create_connection((end.address, end.port), end.connect_timeout)
+        # Paramiko leaves Nagle's algorithm on, which costs 45 ms a command.
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            # A send that nobody acknowledges would else block for a quarter of an hour.
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNACKNOWLEDGED_MS)
+        return self._socket
+
+
+def _unknown_key_types(known: Iterable[str] | None) -> list[str]:
+    """Host key types to leave out because known_hosts has others for this host; none where it has no key at all.
+
+    Else the server may show a key that nobody has seen, though it also has the one that is known: a false alarm.
+    """
+    wanted = {name for kind in known or () for name in _SIGNATURES.get(kind, (kind,))}
+    return [kind for kind in _HOST_KEYS if kind not in wanted] if wanted else []
 
 
 def remote_command(words: Sequence[str]) -> str:
@@ -141,24 +174,28 @@ class _SshPipe:
         self._channel.settimeout(timeout)
         try:
             self._channel.sendall(data)
-        except (OSError, paramiko.SSHException, EOFError) as error:
-            raise LinkLost(f"the connection broke: {error or type(error).__name__}", where=self._name) from error
+        except TimeoutError as error:
+            raise Silent(f"the host took nothing for {timeout:.0f} s", where=self._name) from error
+        except _BROKEN as error:
+            raise self._broke(error) from error
 
     def receive(self, timeout: float) -> bytes:
         self._channel.settimeout(timeout)
         try:
-            data = self._channel.recv(1 << 20)
+            return bytes(self._channel.recv(1 << 20))
         except TimeoutError as error:
-            raise LinkLost(f"no answer for {timeout:.0f} s", where=self._name) from error
-        except (OSError, paramiko.SSHException, EOFError) as error:
-            raise LinkLost(f"the connection broke: {error or type(error).__name__}", where=self._name) from error
-        return bytes(data)
+            raise Silent(f"no answer for {timeout:.0f} s", where=self._name) from error
+        except _BROKEN as error:
+            raise self._broke(error) from error
+
+    def _broke(self, error: Exception) -> LinkLost:
+        return LinkLost(f"the connection broke: {error or type(error).__name__}", where=self._name)
 
     def ended(self) -> tuple[int | None, str]:
-        self._channel.settimeout(5)
-        if not self._channel.status_event.wait(5):
+        if not self._channel.status_event.wait(_END_S):
             return None, ""
         code = self._channel.recv_exit_status()
+        self._channel.settimeout(_END_S)
         try:
             text = self._channel.recv_stderr(1 << 16).decode(errors="replace")
         except OSError:
@@ -166,4 +203,11 @@ class _SshPipe:
         return (code if code >= 0 else None), text
 
     def close(self) -> None:
-        self._channel.close()
+        if self._channel.closed:
+            return  # the connection went first
+        try:
+            self._channel.shutdown_write()
+            self._channel.status_event.wait(_END_S)
+            self._channel.close()
+        except _BROKEN:
+            return  # closed enough

@@ -122,7 +122,7 @@ class Waiting:
             return State.WARMING, f"answers 200, but no token: {missing}"
         self._check_dying()
         if health.get("status") == 503 or health.get("error") == "timeout" or self.log.phase in ("warming up", "ready"):
-            return State.WARMING, f"{self.log.phase} ({_in_words(health)})"
+            return State.WARMING, _in_words(health)
         return State.LOADING, self._loading()
 
     def _poll(self) -> Mapping[str, Any]:

@@ -11,7 +11,12 @@ from typing import Any
 from eaglelab.host import FlagValue, Host
 from eaglelab.server.command import server_command, server_env
 
-__all__ = ["Setting"]
+__all__ = ["Setting", "setting_name"]
+
+
+def setting_name(steps: int | None) -> str:
+    """What files of a setting are named after: k2, or baseline for none."""
+    return "baseline" if steps is None else f"k{steps}"
 
 
 @dataclass(frozen=True)

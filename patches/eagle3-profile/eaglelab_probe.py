@@ -2,165 +2,151 @@
 
 Stands alone: standard library, the host's own torch, Python 3.8 syntax. The patched worker calls, once a forward pass,
 `enter()`, and in a decode cycle then `begin(worker, batch)`, `mark(1)` after draft, `mark(2)` after verify, `mark(3)`
-after (re-)extend and `end(result of verify)`. docs/probe.md defines every number that comes out.
+after (re-)extend and `end(result of verify)`; later, where the release has it, `verified(worker, correct drafts)`.
+docs/probe.md defines every number that comes out.
 
 Two rules: never make the CPU wait for the GPU (except with EAGLE3_PROFILE_SYNC=1), and never break the server: an
-exception in here switches the probe off and says so once.
+exception in here switches the probe off and says so once. What runs in every cycle is kept flat, for speed.
 """
 
-import functools
+import itertools
 import json
 import os
 import statistics
 import sys
 import time
-from collections import deque
+import weakref
+from collections import Counter
 
 __all__ = ["VERSION", "Probe", "from_environment", "probe"]
 
-VERSION = "1.0.0"
+VERSION = "1.1.0"
 SCHEMA = 1
 RING = 8  # cycles whose events may be outstanding; the host is at most two ahead
-IDLE_S = 0.25  # this long without decode before a forward pass ends a block early
-GAP_FACTOR = 5  # a cycle this many times longer than the median of its predecessors is an outlier
-GAP_WINDOW = 32
-GAP_SAMPLES = 8
+IDLE_S = 0.25  # this long without decode before a forward pass writes what there is
+GAP_FACTOR = 5  # a cycle this many times longer than the median of a window before it is an outlier
+GAP_WINDOW = 8
 OFF = "eaglelab-off"  # requests whose id starts so are not measured
 
-# Each phase runs from one boundary of its cycle to another; boundary 4 is the start of the next cycle.
-PHASES = {"draft": (0, 1), "verify": (1, 2), "extend": (2, 3), "other": (3, 4), "total": (0, 4)}
+PHASES = ("draft", "verify", "extend", "other", "total")
 TITLES = {"draft": "Draft steps:", "verify": "Target verify:", "extend": "Draft re-extend:", "other": "Other overhead:"}
-REASONS = ("warmup", "after_prefill", "before_prefill", "batch_change", "steps_change", "idle", "gap", "ring")
+REASONS = ("warmup", "after_prefill", "before_prefill", "batch_change", "steps_change", "idle", "gap", "ring", "write")
 # Correct drafts of each request, bonus token not included, under the names of 0.4.3.post3, 0.5.11 and 0.5.12.
 CORRECT_LISTS = ("accept_length_per_req_cpu", "num_accepted_drafts_per_req_cpu", "num_correct_drafts_per_req_cpu")
 
 
 class Cycle:
-    """One decode cycle: four events and host times (s), its accepted counts, and why it is left out, if it is."""
+    """One decode cycle: its events and host times (s) at four boundaries, what was accepted, why it is not kept.
 
-    __slots__ = ("accept_lens", "copy_done", "correct", "events", "host", "next_event", "next_host", "output", "reason")
-    __slots__ += ("size", "steps")
+    The fifth boundary is the first one of `next`, the cycle after. Made once for each slot of the ring.
+    """
 
-    def __init__(self, events, size, reason):
-        self.events = events
-        self.host = [None] * 4
-        self.size = size
-        self.reason = reason
-        self.steps = None
-        self.next_event = self.next_host = None
-        self.correct = None
-        self.output = self.accept_lens = self.copy_done = None
+    __slots__ = ("copied", "correct", "events", "graph", "held", "host", "lens", "next", "reason", "result", "size")
+    __slots__ += ("steps",)
+
+    def __init__(self, events):
+        self.events, self.host = events, [0.0] * 4
+
+    def start(self, size, reason):
+        self.size, self.reason = size, reason
+        self.next = self.steps = self.graph = self.host[3] = None
+        self.correct = self.held = self.result = self.lens = self.copied = None
 
     def times_ms(self):
-        """GPU and host milliseconds of each of PHASES."""
-        events = self.events + [self.next_event]
-        host = self.host + [self.next_host]
-        gpu = {phase: events[start].elapsed_time(events[stop]) for phase, (start, stop) in PHASES.items()}
-        return gpu, {phase: (host[stop] - host[start]) * 1e3 for phase, (start, stop) in PHASES.items()}
+        """Milliseconds of each of PHASES, on the GPU and on the host."""
+        (e0, e1, e2, e3), e4 = self.events, self.next.events[0]
+        (h0, h1, h2, h3), h4 = self.host, self.next.host[0]
+        gpu = e0.elapsed_time(e1), e1.elapsed_time(e2), e2.elapsed_time(e3), e3.elapsed_time(e4)
+        host = (h1 - h0) * 1e3, (h2 - h1) * 1e3, (h3 - h2) * 1e3, (h4 - h3) * 1e3, (h4 - h0) * 1e3
+        return (*gpu, sum(gpu)), host
 
-    def hold(self, output):
-        """Takes what verify returned: v1 counts are a list on the CPU already, v2's are on the GPU and must wait."""
-        lists = (getattr(output, name, None) for name in CORRECT_LISTS)
-        found = [output] if isinstance(output, list) else [value for value in lists if isinstance(value, list)]
-        if found:
-            self._count(found[0])
-        elif getattr(output, "accept_lens", None) is not None:
-            self.output = output
+    def over(self):
+        # Events of one stream end in order, and the next cycle's first one comes after all of this one's.
+        return self.reason is not None or (self.next is not None and self.next.events[0].query())
 
-    def release(self):
-        """By now the scheduler has swapped `accept_lens` for its own CPU copy: keep that, free the rest (logits)."""
-        output, self.output = self.output, None
-        lens, done = getattr(output, "accept_lens", None), getattr(output, "copy_done", None)
+    def hold(self, result, graph):
+        """Takes what verify returned: v1 hands over a list, v2 a result whose counts are still on the GPU."""
+        for name in CORRECT_LISTS:
+            correct = result if isinstance(result, list) else getattr(result, name, None)
+            if isinstance(correct, list):
+                self.take(correct)
+                break
+        else:
+            if getattr(result, "accept_lens", None) is not None:
+                self.held, self.result = result, weakref.ref(result)
+        graph = getattr(result, "can_run_cuda_graph", None) if graph is None else graph
+        self.graph = graph if isinstance(graph, bool) else None
+
+    def look(self):
+        """By the next pass the scheduler of v2 has swapped `accept_lens` for its own CPU copy, done or under way.
+
+        Of the result itself, which holds the logits too, only a weak reference is kept from then on.
+        """
+        result, self.held = self.held, None
+        lens, copied = getattr(result, "accept_lens", None), getattr(result, "copy_done", None)
         # Reading a tensor that is still on the GPU would wait for it.
-        if done is not None and str(getattr(lens, "device", "")) == "cpu":
-            self.accept_lens, self.copy_done = lens, done
+        if copied is not None and getattr(lens, "is_cpu", None) is True:
+            self.lens, self.copied = lens, copied
 
     def counted(self):
-        """True once the accepted counts are known, or known to stay unknown. v2 lens include the bonus token."""
-        if self.accept_lens is not None and self.copy_done.query():
-            self._count([length - 1 for length in self.accept_lens.tolist()])
-            self.accept_lens = self.copy_done = None
-        return self.accept_lens is None
+        """True once the correct drafts are known, or are sure to stay unknown."""
+        if self.correct is None and self.copied is not None:
+            if not self.copied.query():
+                return False
+            self.take([length - 1 for length in self.lens.tolist()])  # v2 lengths include the bonus token
+        return self.correct is not None or self.result is None or self.result() is None
 
-    def _count(self, correct):
+    def take(self, correct):
         if len(correct) == self.size and min(correct) >= 0:
-            self.correct = list(correct)
+            self.correct = correct
+        self.held = self.result = self.lens = self.copied = None
 
 
 class Block:
-    """What the cycles of one step count and batch size add up to."""
+    """The cycles of one step count and batch size between two writes."""
 
     def __init__(self, steps, size):
         self.steps, self.size = steps, size
-        self.decode_cycles = self.tokens = self.unknown = 0
-        self.hist = [0] * (steps + 1)
-        self.dropped = dict.fromkeys(REASONS, 0)
-        self.kept_tokens = []
-        self.gpu = {phase: [] for phase in PHASES}
-        self.host = {phase: [] for phase in PHASES}
+        self.cycles = []  # of each: why it is not kept, correct drafts, graph or not, times_ms if kept
+        self.recent, self.limit = [], float("inf")  # ms; a total above the limit is an outlier
 
-    def count(self, cycle):
-        self.decode_cycles += 1
-        if cycle.correct is None:
-            self.unknown += 1
-            return
-        self.tokens += sum(cycle.correct) + self.size
-        for correct in cycle.correct:
-            self.hist.extend([0] * (correct + 1 - len(self.hist)))
-            self.hist[correct] += 1
-
-    def keep(self, cycle, gpu, host):
-        self.kept_tokens.append(None if cycle.correct is None else sum(cycle.correct) + self.size)
-        for phase in PHASES:
-            self.gpu[phase].append(round(gpu[phase], 4))
-            self.host[phase].append(round(host[phase], 4))
+    def add(self, cycle):
+        reason, times = cycle.reason, None
+        if reason is None:
+            times = cycle.times_ms()
+            total = times[0][-1]
+            if total > self.limit:
+                reason, times = "gap", None
+            self.recent.append(total)
+            if len(self.recent) == GAP_WINDOW:
+                self.limit = GAP_FACTOR * statistics.median(self.recent)
+                self.recent.clear()
+        self.cycles.append((reason, cycle.correct, cycle.graph, times))
 
     def record(self):
-        return {
+        """What the cycles add up to, under the names of docs/probe.md; the block is empty after."""
+        cycles, self.cycles = self.cycles, []
+        reasons, graphs = Counter(cycle[0] for cycle in cycles), Counter(cycle[2] for cycle in cycles)
+        known = [correct for _, correct, _, _ in cycles if correct is not None]
+        drafts = Counter(itertools.chain.from_iterable(known))
+        kept = [(correct, times) for _, correct, _, times in cycles if times is not None]
+        record = {
             "steps": self.steps,
             "batch_size": self.size,
-            "decode_cycles": self.decode_cycles,
-            "cycles": len(self.kept_tokens),
-            "tokens": self.tokens,
-            "correct_hist": self.hist,
-            "unknown": self.unknown,
-            "dropped": self.dropped,
-            "kept_tokens": self.kept_tokens,
-            "event_ms": self.gpu,
-            "host_ms": self.host,
+            "decode_cycles": len(cycles),
+            "cycles": len(kept),
+            "tokens": sum(map(sum, known)) + self.size * len(known),
+            "correct_hist": [drafts[count] for count in range(max(self.steps, *drafts, 0) + 1)],
+            "unknown": len(cycles) - len(known),
+            "dropped": {reason: reasons[reason] for reason in REASONS},
+            "skipped": 0,
+            "kept_tokens": [None if correct is None else sum(correct) + self.size for correct, _ in kept],
         }
-
-    def text(self, rank, sync):
-        """The block for the log; means over the kept cycles, accept length over all."""
-        gpu = {phase: statistics.fmean(values) for phase, values in self.gpu.items()}
-        host = {phase: statistics.fmean(values) for phase, values in self.host.items()}
-        how = ", synchronised at every mark (slower)" if sync else ""
-        head = "EAGLE3_PROF (%d cycles, %d timed, steps=%d, bs=%d, rank %d, gpu time by cuda events%s, host timers in brackets)"
-        rows = [head % (self.decode_cycles, len(self.kept_tokens), self.steps, self.size, rank, how)]
-        for phase, title in TITLES.items():
-            share = 100 * gpu[phase] / gpu["total"] if gpu["total"] else 0.0
-            rows.append("  %-16s%9.3f ms (%5.1f%%)  [host %.3g]" % (title, gpu[phase], share, host[phase]))
-        rows.append("  %-16s%9.3f ms" % ("TOTAL:", gpu["total"]))
-        known = self.decode_cycles - self.unknown
-        if known and gpu["total"]:
-            tokens = self.tokens / known
-            rows.append("  %-16s%8.2f tokens per verify, bonus token included" % ("Accept len:", tokens / self.size))
-            rows.append("  %-16s%8.1f" % ("Eff tok/s:", tokens / gpu["total"] * 1e3))
-        else:
-            rows.append("  Accept len:      unknown (this worker keeps no count on the CPU)")
-        return "\n".join(rows)
-
-
-def _guarded(method):
-    @functools.wraps(method)
-    def call(self, *args):
-        if self.active:
-            try:
-                method(self, *args)
-            except Exception as error:
-                self._turn_off(error)
-
-    return call
+        for clock, key in enumerate(("event_ms", "host_ms")):
+            record[key] = {phase: [round(times[clock][i], 4) for _, times in kept] for i, phase in enumerate(PHASES)}
+        if graphs[True] or graphs[False]:
+            record["graph"] = {"cuda_graph": graphs[True], "eager": graphs[False]}
+        return record
 
 
 class Probe:
@@ -170,120 +156,144 @@ class Probe:
     """
 
     def __init__(self, every=100, warmup=10, sync=False, directory=None, torch=None, clock=None, now=None, out=None):
-        self.active = True
         self._every, self._warmup, self._sync, self._directory = every, warmup, sync, directory
         self._torch = torch
-        # Looked up at each call, so that a simulated machine can put its own `time` into this module.
-        self._clock = clock or (lambda: time.perf_counter())
-        self._now = now or (lambda: time.time())
-        self._out = out or _log
-        self._identity = None  # set at the first decode cycle
-        self._path = None
-        self._free = []
-        self._pending = deque()
-        self._open = self._worker = self._block = None
-        self._recent = deque(maxlen=GAP_WINDOW)
-        self._calls = self._decoded = self._skipped = 0
-        self._after = self._size = self._steps = self._ended = None
-        self._begun, self._length = None, 0.0
+        self._clock, self._now, self._out = clock or time.perf_counter, now or time.time, out or _log
+        self._identity = self._path = None  # set at the first decode cycle, as is the ring
+        self._ring = []
+        self._first = self._next = 0  # cycles that have ended and wait for the GPU: first <= number < next
+        self._open = self._last = self._worker = None
+        self._blocks = {}
+        self._passes = self._decoded = self._skipped = self._unwritten = 0
+        self._after = self._size = self._steps = self._ended = self._begun = None
+        self._length = 0.0
+        self._seen, self._muted = None, False
 
-    @_guarded
     def enter(self):
         """Any forward pass begins: prefill, decode or idle."""
-        self._calls += 1
-        if self._pending and self._pending[-1].output is not None:
-            self._pending[-1].release()
-        # Twice the last cycle's length, because a slow model's overlapped cycles can be longer than IDLE_S themselves.
-        if self._ended is not None and self._clock() - self._ended >= max(IDLE_S, 2 * self._length):
-            self._interrupt("before_prefill")
-            self._harvest()
-            self._write(text=True)
-            self._ended = None
+        try:
+            self._passes += 1
+            if self._last is not None and self._last.held is not None:
+                self._last.look()
+            # Twice the last cycle's length, because a slow model's overlapped cycles can be longer than IDLE_S themselves.
+            if self._ended is not None and self._clock() - self._ended >= max(IDLE_S, 2 * self._length):
+                self._interrupt("before_prefill")
+                self._harvest()
+                self._write()
+                self._ended = None
+        except Exception as error:
+            self._turn_off(error)
 
-    @_guarded
     def begin(self, worker, batch):
         """A decode cycle begins."""
-        if self._open is not None:
-            self._discard()
-        prefilled = self._calls > 1
-        self._calls = 0
-        if prefilled:
-            self._interrupt("before_prefill")
-            self._after = "after_prefill"
-        size = _size(batch)
-        if size == 0 or batch.forward_mode.is_idle():
-            self._interrupt("idle")
-            self._after = "idle"
-            return
-        if any(str(getattr(req, "rid", "")).startswith(OFF) for req in getattr(batch, "reqs", None) or ()):
-            self._skipped += 1
-            self._interrupt("batch_change")
-            self._after = "batch_change"
-            return
-        if self._identity is None:
-            self._start(worker)
-        cycle = Cycle(self._events(), size, self._reason(size))
-        self._open, self._worker = cycle, worker
-        self._stamp(cycle, 0)
-        if self._pending:
-            last = self._pending[-1]
-            last.next_event, last.next_host = cycle.events[0], cycle.host[0]
-        self._length = 0.0 if self._begun is None or prefilled else cycle.host[0] - self._begun
-        self._begun = cycle.host[0]
+        try:
+            if self._open is not None:
+                # The worker raised before end(): its cycle is forgotten, and with it where the one before ended.
+                self._open = None
+                self._interrupt("gap")
+            prefilled, self._passes = self._passes > 1, 0
+            if prefilled:
+                self._interrupt("before_prefill", "after_prefill")
+            reqs = getattr(batch, "reqs", None)
+            size = batch.seq_lens.shape[0] if reqs is None else len(reqs)
+            if size == 0 or batch.forward_mode.is_idle():
+                self._interrupt("idle", "idle")
+                return
+            # New requests come with a prefill, or (disaggregated) at the end of the list.
+            seen = size, reqs and reqs[-1].rid
+            if prefilled or seen != self._seen:
+                self._seen, self._muted = seen, any(str(req.rid).startswith(OFF) for req in reqs or ())
+            if self._muted:
+                self._skipped += 1
+                self._interrupt("batch_change", "batch_change")
+                return
+            if not self._ring:
+                self._start(worker)
+            if self._next - self._first == RING:
+                self._harvest(room=1)
+            cycle = self._ring[self._next % RING]
+            cycle.start(size, self._reason(size))
+            self._stamp(cycle, 0)
+            if self._last is not None:
+                self._last.next = cycle
+            self._length = 0.0 if self._begun is None or prefilled else cycle.host[0] - self._begun
+            self._begun = cycle.host[0]
+            self._open, self._worker = cycle, worker
+        except Exception as error:
+            self._turn_off(error)
 
-    @_guarded
     def mark(self, index):
         """Phase `index` (1 draft, 2 verify, 3 extend) has been launched."""
-        if self._open is None:
-            return
-        self._stamp(self._open, index)
-        if index == 1:
-            # v2 picks its step count at the start of a cycle and v1 at the end; after draft it is this cycle's own.
-            self._open.steps = steps = _steps(self._worker)
-            if self._steps not in (None, steps):
-                self._open.reason = self._open.reason or "steps_change"
-            self._steps = steps
-            # The GPU has the draft to do, so what follows here costs it nothing.
-            self._harvest()
+        try:
+            cycle = self._open
+            if cycle is None:
+                return
+            self._stamp(cycle, index)
+            if index == 1:
+                # v2 picks its step count at the start of a cycle and v1 at the end; after draft it is this cycle's own.
+                cycle.steps = steps = _steps(self._worker)
+                if steps != self._steps:
+                    if self._steps is not None:
+                        cycle.reason = cycle.reason or "steps_change"
+                    self._steps = steps
+                # The GPU has the draft to do, so what follows here costs it nothing.
+                self._harvest()
+        except Exception as error:
+            self._turn_off(error)
 
-    @_guarded
-    def end(self, output):
-        """The decode cycle returns; `output` is what verify returned."""
-        cycle, self._open, self._worker = self._open, None, None
-        if cycle is None:
-            return
-        if cycle.host[3] is None:
-            self._stamp(cycle, 3)
-        cycle.hold(output)
-        self._pending.append(cycle)
-        self._ended = self._clock()
+    def end(self, result, graph=None):
+        """The decode cycle returns; `result` is what verify returned, `graph` whether its target ran as a CUDA graph."""
+        try:
+            cycle = self._open
+            if cycle is None:
+                return
+            if cycle.host[3] is None:
+                self._stamp(cycle, 3)
+            cycle.hold(result, graph)
+            self._open, self._last = None, cycle
+            self._next += 1
+            self._ended = self._clock()
+        except Exception as error:
+            self._turn_off(error)
+
+    def verified(self, _worker, correct):
+        """The scheduler has read a v2 cycle's correct drafts (from 0.5.12 on), one cycle late where it overlaps.
+
+        It passes the very list that it keeps on the cycle's result, so the cycle is known for sure; a list that belongs
+        to no waiting cycle (one that was not measured) is ignored.
+        """
+        try:
+            for number in range(self._next - 1, self._first - 1, -1):
+                cycle = self._ring[number % RING]
+                if cycle.result is not None and getattr(cycle.result(), CORRECT_LISTS[-1], None) is correct:
+                    cycle.take(correct)
+                    return
+        except Exception as error:
+            self._turn_off(error)
 
     def _start(self, worker):
         if self._torch is None:
             import torch
 
             self._torch = torch
-        new_event = functools.partial(self._torch.cuda.Event, enable_timing=True)
-        self._free = [[new_event() for _ in range(4)] for _ in range(RING)]
+        event = self._torch.cuda.Event
+        self._ring = [Cycle([event(enable_timing=True) for _ in range(4)]) for _ in range(RING)]
         rank, world = _rank(self._torch)
         self._identity = {"probe": VERSION, "sglang": _sglang(), "class": type(worker).__name__}
         self._identity.update(rank=rank, world=world, pid=os.getpid())
         line = "EAGLE3_PROF probe %s active: class=%s rank=%d/%d sglang=%s clock=cuda-events"
         line %= VERSION, self._identity["class"], rank, world, self._identity["sglang"]
-        self._out(line + (" sync=1" if self._sync else ""))
+        self._out(line + (" sync=1: SYNCHRONISED AT EVERY MARK, the server is slower" if self._sync else ""))
         if self._directory:
             os.makedirs(self._directory, exist_ok=True)
             self._path = os.path.join(self._directory, "rank%d.%d.jsonl" % (rank, os.getpid()))
-            self._append("start", {})
+        self._append([self._record("start", {})])
 
-    def _events(self):
-        if not self._free:
-            self._harvest()
-        if not self._free:
-            oldest = self._pending.popleft()
-            oldest.reason = oldest.reason or "ring"
-            self._account(oldest)
-        return self._free.pop()
+    def _stamp(self, cycle, boundary):
+        if self._sync:
+            self._torch.cuda.synchronize()
+        cycle.events[boundary].record()
+        cycle.host[boundary] = self._clock()
 
     def _reason(self, size):
         """Why this cycle cannot be kept whatever its times are; None if it can."""
@@ -294,88 +304,97 @@ class Probe:
             return "warmup"
         return after or ("batch_change" if before not in (None, size) else None)
 
-    def _stamp(self, cycle, index):
-        if self._sync:
-            self._torch.cuda.synchronize()
-        cycle.events[index].record()
-        cycle.host[index] = self._clock()
+    def _interrupt(self, before, after=None):
+        """Something else than decode follows the last cycle, so its `other` and `total` mean nothing."""
+        last, self._last = self._last, None
+        if last is not None:
+            last.reason = last.reason or before
+        self._after = after or self._after
 
-    def _interrupt(self, reason):
-        """Something other than decode follows the last cycle, so its `other` and `total` mean nothing."""
-        if self._pending and self._pending[-1].next_event is None:
-            self._pending[-1].reason = self._pending[-1].reason or reason
-
-    def _discard(self):
-        """The worker raised before end(): forget its cycle, and with it where the one before ended."""
-        self._free.append(self._open.events)
-        self._open = self._worker = None
-        if self._pending:
-            self._pending[-1].reason = self._pending[-1].reason or "gap"
-
-    def _harvest(self):
-        """Accounts for the cycles that are over, oldest first."""
-        while self._pending:
-            cycle = self._pending[0]
-            # Events of one stream end in order, and the next cycle's first one comes after all of this one's.
-            over = cycle.reason or (cycle.next_event is not None and cycle.next_event.query())
-            if not over or not cycle.counted():
-                return
-            self._account(self._pending.popleft())
+    def _harvest(self, room=0):
+        """Accounts for the cycles that are over and counted, oldest first; for others too until `room` slots are free."""
+        while self._first < self._next:
+            cycle = self._ring[self._first % RING]
+            over, counted = cycle.over(), cycle.counted()
+            if not (over and counted):
+                if self._next - self._first <= RING - room:
+                    return
+                cycle.reason = cycle.reason if over else "ring"
+            self._account(cycle)
 
     def _account(self, cycle):
-        block = self._block
-        if block is None or (block.steps, block.size) != (cycle.steps, cycle.size):
-            self._write(text=False)
-            self._recent.clear()
-            block = self._block = Block(cycle.steps, cycle.size)
-        block.count(cycle)
-        if cycle.reason is None:
-            gpu, host = cycle.times_ms()
-            if len(self._recent) >= GAP_SAMPLES and gpu["total"] > GAP_FACTOR * statistics.median(self._recent):
-                cycle.reason = "gap"
-            else:
-                block.keep(cycle, gpu, host)
-            self._recent.append(gpu["total"])
-        if cycle.reason:
-            block.dropped[cycle.reason] += 1
-        self._free.append(cycle.events)
-        if block.decode_cycles >= self._every:
-            self._write(text=True)
-
-    def _write(self, text):
-        """Ends the block. It is on disk when this returns, so a killed server loses at most the next one."""
-        block, self._block = self._block, None
+        self._first += 1
+        key = cycle.steps, cycle.size
+        block = self._blocks.get(key)
         if block is None:
-            return
-        if self._path:
-            self._append("block", dict(block.record(), skipped=self._skipped))
-        self._skipped = 0
-        if text and block.kept_tokens and self._identity["rank"] == 0:
-            self._out(block.text(0, self._sync))
+            block = self._blocks[key] = Block(*key)
+        block.add(cycle)
+        self._unwritten += 1
+        if self._unwritten >= self._every:
+            self._write()
+            if self._open is not None:
+                self._open.reason = self._open.reason or "write"
 
-    def _append(self, kind, content):
+    def _write(self):
+        """Writes every block. All is on disk when this returns, so a killed server loses at most the next interval."""
+        records = [self._record("block", block.record()) for block in self._blocks.values() if block.cycles]
+        if not records:
+            return
+        records[0]["skipped"] = self._skipped
+        self._append(records)
+        most = max(records, key=lambda record: record["cycles"])
+        if most["cycles"] and most["rank"] == 0:
+            self._out(_text(most))
+        self._skipped = self._unwritten = 0
+
+    def _record(self, kind, content):
         record = {"kind": kind, "schema": SCHEMA}
         record.update(self._identity, time=round(self._now(), 3), every=self._every, sync=self._sync)
         record.update(content)
-        with open(self._path, "a", encoding="utf-8") as file:
-            file.write(json.dumps(record, separators=(",", ":")) + "\n")
+        return record
+
+    def _append(self, records):
+        if self._path:
+            with open(self._path, "a", encoding="utf-8") as file:
+                file.write("".join(json.dumps(record, separators=(",", ":")) + "\n" for record in records))
 
     def _turn_off(self, error):
         global probe
-        self.active = False
         if probe is self:
             probe = None
-        self._open = self._worker = None
-        self._pending.clear()
+        self._ring, self._open, self._last = [], None, None  # lets the events and a held result go
+        # The worker holds this probe until its pass ends.
+        self.enter = self.begin = self.mark = self.end = self.verified = _nothing
         try:
             self._out("EAGLE3_PROF probe off: %s: %s" % (type(error).__name__, error))
         except Exception:
             return
 
 
-def _size(batch):
-    reqs = getattr(batch, "reqs", None)
-    return len(reqs) if reqs is not None else batch.seq_lens.shape[0]
+def _nothing(*_args):
+    pass
+
+
+def _text(block):
+    """The block for the log; means over the kept cycles, accept length over all."""
+    gpu, host = ({phase: statistics.fmean(block[key][phase]) for phase in PHASES} for key in ("event_ms", "host_ms"))
+    how = ", SYNCHRONISED AT EVERY MARK, the server is slower" if block["sync"] else ""
+    head = "EAGLE3_PROF (%d cycles, %d timed, steps=%d, bs=%d, rank %d, gpu time by cuda events%s, host timers in brackets)"
+    counts = (block[key] for key in ("decode_cycles", "cycles", "steps", "batch_size", "rank"))
+    rows = [head % (*counts, how)]
+    for phase, title in TITLES.items():
+        share = 100 * gpu[phase] / gpu["total"] if gpu["total"] else 0.0
+        rows.append("  %-16s%9.3f ms (%5.1f%%)  [host %.3g]" % (title, gpu[phase], share, host[phase]))
+    rows.append("  %-16s%9.3f ms" % ("TOTAL:", gpu["total"]))
+    known = block["decode_cycles"] - block["unknown"]
+    if known and gpu["total"]:
+        tokens = block["tokens"] / known
+        length = tokens / block["batch_size"]
+        rows.append("  %-16s%8.2f tokens per verify, bonus token included" % ("Accept len:", length))
+        rows.append("  %-16s%8.1f" % ("Eff tok/s:", tokens / gpu["total"] * 1e3))
+    else:
+        rows.append("  Accept len:      unknown (this worker keeps no count on the CPU)")
+    return "\n".join(rows)
 
 
 def _steps(worker):

@@ -62,6 +62,7 @@ class FakeHost:
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {WORKER_PATH: WORKER, LOG: b"an older run\n"}
         self.manifest: dict[str, Any] | None = None
+        self.objects: dict[str, bytes] = {}
         self.record: dict[str, Any] | None = None
         self.alive = False
         self.exit: dict[str, Any] | None = None
@@ -77,13 +78,13 @@ class FakeHost:
         self.lines: dict[int, str] = {}
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.fail: dict[str, BaseException] = {}
+        self.proved = False
         self.locked = False
+        self.commands: list[tuple[str | None, bool]] = []
 
     def snapshot(self) -> Any:
         """All that a command may change."""
-        return copy.deepcopy(
-            (self.files, self.manifest, self.record, self.alive, self.loads, self.holder)
-        )
+        return copy.deepcopy((self.files, self.manifest, self.record, self.alive, self.loads, self.holder))
 
     def ops(self) -> list[str]:
         return [op for op, _ in self.calls]
@@ -159,11 +160,17 @@ class FakeHost:
 
     def op_backup(self, run: str, patch: str, by: str, files: Any, originals: Any, data: bytes = b"") -> Any:
         earlier = {entry["path"]: entry for entry in (self.manifest or {"files": []})["files"]}
+        given, at = {}, 0
+        for item in originals:
+            given[item["path"]], at = data[at : at + item["size"]], at + item["size"]
+        for file in files:
+            found = given.get(file["path"], self.files.get(file["path"]))
+            if sha256(found) == file["original"] and found is not None:
+                self.objects[file["original"]] = found
         entries = [
             {
                 "path": file["path"],
                 "original": file["original"],
-                "bytes": earlier.get(file["path"], {}).get("bytes", self.files.get(file["path"])),
                 "patched": [file["patched"], *earlier.get(file["path"], {}).get("patched", [])],
             }
             for file in files
@@ -190,7 +197,7 @@ class FakeHost:
                 del self.files[path]
                 state = "removed"
             elif state == "patched":
-                self.files[path] = entry["bytes"]
+                self.files[path] = self.objects[entry["original"]]
                 state = "restored"
             kept = f"{STATE}/objects/{entry['original']}" if entry["original"] else None
             results.append({**item, "state": state, "found": item["sha256"], "kept": kept})
@@ -212,7 +219,7 @@ class FakeHost:
     def op_start(self, run: str, command: Any, env: Any, log: str, port: int, cwd: str, about: Any) -> Any:
         offset = len(self.files.get(log, b""))
         self.record = {**about, "run": run, "command": command, "log": log, "log_offset": offset, "pid": 4711}
-        self.env, self.alive, self.exit = env, True, None
+        self.env, self.alive, self.exit, self.proved = env, True, None, False
         self.files[log] = self.files.get(log, b"") + self.boot
         return dict(self.record)
 
@@ -252,9 +259,11 @@ class FakeHost:
 
     def op_generate(self, body: Any, **_: Any) -> Any:
         if self.record and self.record.get("probe_folder") and not body["rid"].startswith("eaglelab-off"):
-            if self.canary not in self.files[LOG]:
+            if not self.proved:
                 self.files[LOG] += self.canary
-            self.files[posixpath.join(self.record["probe_folder"], "rank0.1.jsonl")] = self.records
+                self.proved = True
+            path = posixpath.join(self.record["probe_folder"], "rank0.1.jsonl")
+            self.files[path] = self.files.get(path, b"") + self.records
         asked = body["sampling_params"]["max_new_tokens"]
         tokens = asked if self.tokens is None else min(asked, self.tokens)
         meta = {"completion_tokens": tokens, "spec_verify_ct": max(1, tokens // 2), "finish_reason": {"type": "length"}}
@@ -267,7 +276,9 @@ def make_host(**settings: Any) -> Host:
         "speculative": {"draft_model_path": "/models/draft", "num_steps": 2},
         **settings.pop("server", {}),
     }
-    return Host.build("fake", {"address": "127.0.0.1", "log": LOG, "server": server, **settings}, {}, "inventory.yaml:1")
+    return Host.build(
+        "fake", {"address": "127.0.0.1", "log": LOG, "server": server, **settings}, {}, "inventory.yaml:1"
+    )
 
 
 def make_context(fake: FakeHost, folder: Path, *, host: Host | None = None, env: Any = None, **options: Any) -> Context:

@@ -12,7 +12,7 @@ from eaglelab.patching.spec import PatchSpec, load_patch
 
 PATCH = load_patch(Path(__file__).parents[2] / "patches" / "eagle3-profile")
 CASES = Path(__file__).parents[1] / "cases" / "patching"
-SOURCES = [path.with_name("before.py").read_text() for path in sorted(CASES.glob("*/after.py"))]
+SOURCES = [path.with_name("before.py").read_text() for path in sorted(CASES.glob("[A-Za-z]*-0.*/after.py"))]
 WORKER = (CASES / "m-0.5.12-tracing-between-phases-and-adaptive-hook" / "before.py").read_bytes()
 LATIN = "# -*- coding: latin-1 -*-\n# caf\u00e9\n"
 
@@ -127,11 +127,35 @@ def test_the_diff_says_where_the_last_newline_is_missing():
     assert plan_file(source, PATCH, path="worker.py").diff().endswith("\\ No newline at end of file\n")
 
 
-def test_a_worker_without_extend_is_patched_with_a_note():
+def test_an_extend_inside_verify_is_timed_there():
     source = (CASES / "A-0.5.3.post2-extend-inside-verify" / "before.py").read_bytes()
     plan = plan_file(source, PATCH, path="worker.py")
-    assert plan.notes == ("no extend statement: that phase ends at the return",)
-    assert "after-extend" not in [edit.place for edit in plan.edits]
+    places = {edit.place: source.splitlines()[edit.line - 1].strip() for edit in plan.edits}
+    assert places["verify-done"] == b"self.draft_model_runner.model.forward("
+    assert places["after-verify-and-extend"] == b"return batch_output"
+    assert not {"after-verify", "after-extend"} & set(places)
+    assert plan.notes[0] == "no extend statement in the decode branch"
+
+
+@pytest.mark.parametrize(
+    ("place", "lines"),
+    [
+        ({"at": "before text", "text": "batch.spec_info = verify_input"}, [22]),
+        ({"at": "after text", "text": '"draft_start"'}, [14]),
+        ({"at": "before text", "text": "moe_context(),", "count": 2}, [14, 28]),
+        ({"at": "start of function", "function": "forward_batch_generation"}, [9]),
+    ],
+)
+def test_a_text_leads_to_the_statement_that_it_stands_in(place, lines):
+    patch = changed(places=[{"name": "here", "insert": "pass", **place}])
+    assert [edit.line for edit in plan_file(WORKER, patch, path="worker.py").edits] == lines
+
+
+def test_the_first_argument_of_another_method_is_named_as_that_method_names_it():
+    source = (CASES / "style-counts-hook" / "before.py").read_bytes()
+    edit = plan_file(source, PATCH, path="worker.py").edits[-1]
+    assert edit.place == "verified"
+    assert b"_eaglelab.probe.verified(self, num_correct_drafts_per_req)  #" in edit.text[0]
 
 
 def test_lone_carriage_returns_are_refused_because_sed_counts_otherwise():

@@ -36,8 +36,12 @@ def test_the_patch_that_comes_with_the_project_loads(patch):
         "after-draft",
         "after-verify",
         "after-extend",
+        "verify-done",
+        "after-verify-and-extend",
         "end",
+        "verified",
     ]
+    assert patch.records
 
 
 def test_a_folder_without_a_patch_is_named(tmp_path):
@@ -58,6 +62,21 @@ def test_a_folder_without_a_patch_is_named(tmp_path):
         ("to: srt/speculative/", "to: ../speculative/", "below the sglang package", ""),
         ("source: eaglelab_probe.py", "source: probe.py", "'probe.py' is not in the folder", "put it into"),
         ("at: after draft", "at: after drafts", "'after drafts' is not a place", "did you mean 'after draft'?"),
+        ("at: after text", "at: behind text", "'behind text' is not a place", "after text"),
+        ("    text: verify_done.record()\n", "", "'after text' needs the `text` to look for", "docs/patches.md"),
+        ("text: verify_done.record()", 'text: "a\\nb"', "a piece of one line", "docs/patches.md"),
+        ("text: verify_done.record()", "text: x\n    count: 0", "must be at least 1", ""),
+        ("text: verify_done.record()", "txt: x", "unknown key 'places.6.txt'", "did you mean 'text'?"),
+        ("    calls: [self.verify]", "    cals: [self.verify]", "'statements.verify.calls' is missing", ""),
+        ("    binds:", "    bind:", "unknown key 'statements.verify.bind'", "did you mean 'binds'?"),
+        ("at: after draft", "at: after draft\n    text: x", "goes with 'before text' and 'after text' only", ""),
+        ("at: after draft", "at: after draft\n    count: 2", "goes with 'before text' and 'after text' only", ""),
+        ("at: after draft", "at: after draft\n    function: verify", "'after draft' is a place of the entry", ""),
+        ("at: after draft", "at: after draft\n    optional: true", "another `function` can be left out", ""),
+        ("unless: extend", "unless: extent", "'extent' is not an optional statement", "did you mean 'extend'?"),
+        ("when: extend", "when: draft", "'draft' is not an optional statement", "optional: extend"),
+        ("_eaglelab.probe.mark(2)", "_eaglelab.probe.mark({bound})", "'{bound}' has no meaning in this place", ""),
+        ("_e3.mark(1)", "_e3.mark('\u00e9')", "must be ASCII", ""),
         ("at: before return", "at: return", "'return' is not a place", "places: after imports"),
         ("_e3.mark(1)", "_e3.mark(1", "'after-draft' cannot be inserted: '(' was never closed", ""),
         ("probe = None", "probe = '''\n          '''", "leaves no room for the marker", ""),
@@ -71,6 +90,20 @@ def test_a_mistake_is_named_with_its_line_and_what_was_meant(written, old, new, 
     assert error.value.where.rpartition(":")[2].isdigit()
 
 
-def test_braces_other_than_the_two_names_are_left_alone(written):
-    patch = written("_e3.end({bound})", "_e3.end({bound}, {'a': {1}})")
-    assert patch.places[-1].filled(batch="b", bound="out") == "if _e3 is not None: _e3.end(out, {'a': {1}})"
+def test_the_wrong_line_is_the_one_that_is_named(written, tmp_path):
+    with pytest.raises(InputError) as error:
+        written("unless: extend", "unless: extent")
+    number = int(error.value.where.rpartition(":")[2])
+    assert "unless: extent" in (tmp_path / "patch" / "patch.yaml").read_text().splitlines()[number - 1]
+
+
+def test_braces_other_than_the_names_are_left_alone(written):
+    patch = written("_e3.end({bound})", "_e3.end({bound}, {'a': {1}}, {args[1]})")
+    [end] = [place for place in patch.places if place.name == "end"]
+    text = end.filled(batch="b", bound="out", args=["b", "publish"])
+    assert text == "if _e3 is not None: _e3.end(out, {'a': {1}}, publish)"
+
+
+def test_a_statement_called_text_would_be_taken_for_the_place(written):
+    with pytest.raises(InputError, match="'text' is taken"):
+        written("  draft:\n", "  text:\n")

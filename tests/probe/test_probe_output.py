@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import os
 import sys
+import tracemalloc
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -66,6 +68,56 @@ def test_a_killed_server_loses_at_most_the_last_block(machine, records):
         assert sum(block["decode_cycles"] for block in records()) >= number - 4
 
 
+def test_every_record_says_who_wrote_it_and_how(machine, module, records):
+    m = machine(every=2, sync=True)
+    m.worker = type("MultiLayerEagleWorkerV2", (), {})()
+    for _ in range(4):
+        m.cycle()
+    for record in [*records("start"), *records()]:
+        assert record["schema"] == 1
+        assert (record["probe"], record["sglang"]) == (module.VERSION, "unknown")
+        assert record["class"] == "MultiLayerEagleWorkerV2"
+        assert (record["rank"], record["world"], record["pid"]) == (0, 1, os.getpid())
+        assert (record["every"], record["sync"]) == (2, True)
+
+
+def test_sync_is_said_in_the_canary_and_in_every_block(machine):
+    m = machine(every=2, sync=True)
+    for _ in range(6):
+        m.cycle()
+    assert len(m.log) == 3
+    for text in m.log:
+        assert "SYNCHRONISED AT EVERY MARK, the server is slower" in text.splitlines()[0]
+
+
+def test_of_several_keys_in_an_interval_the_log_shows_the_one_with_most_cycles(machine, records):
+    m = machine(every=10)
+    for size in (1, 1, 1, 2, 2, 2, 2, 2, 2, 1, 1, 1):
+        m.cycle([1] * size)
+    assert [block["batch_size"] for block in records()] == [1, 2]
+    assert ["bs=2" in text for text in m.log[1:]] == [True]
+
+
+def test_nothing_grows_over_many_cycles(machine, module, overlap):
+    m = machine()
+    scheduler = overlap(m)
+
+    def run(cycles):
+        for number in range(cycles):
+            scheduler.cycle([number % 3] * (1 + number % 5), steps=1 + number % 2)
+            m.log.clear()
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    files = run(1000)
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    assert run(3000) == files
+    assert m.events == 4000 + 4 * module.RING  # one a cycle is the scheduler's own, for its copy
+    after = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert after - before < 20_000
+
+
 def test_without_a_folder_only_text_comes_out(machine, tmp_path):
     m = machine(every=2, directory=None)
     for _ in range(4):
@@ -96,7 +148,6 @@ def test_an_error_in_the_probe_switches_it_off_and_says_so_once(machine, module)
     local.mark(3)
     local.end([1])
     assert module.probe is None
-    assert local.active is False
     (said,) = m.log[1:]
     assert said.startswith("EAGLE3_PROF probe off: AttributeError: ")
     assert "speculative_num_steps" in said

@@ -25,6 +25,12 @@ def test_start_and_block_are_read_with_every_field():
     assert block.dropped["after_prefill"] == 1
     assert block.event_ms["draft"] == (0.4, 0.6, 0.5, 0.5)
     assert block.host_ms["extend"] == (0.35, 0.35, 0.35, 0.35)
+    assert block.graph is None
+
+
+def test_graph_and_eager_cycles_are_read_where_the_worker_told_them():
+    block = parse_record(json.dumps({**BLOCK, "graph": {"cuda_graph": 4, "eager": 1}}))
+    assert block.graph == {"cuda_graph": 4, "eager": 1}
 
 
 @pytest.mark.parametrize(
@@ -43,6 +49,8 @@ def test_start_and_block_are_read_with_every_field():
         ({"correct_hist": "no"}, "correct_hist is missing or not a list"),
         ({"dropped": []}, "dropped is missing or not an object"),
         ({"class": None}, "class is None"),
+        ({"graph": 5}, "graph is missing or not an object"),
+        ({"graph": {"cuda_graph": 5}}, "graph.eager is None"),
     ],
 )
 def test_a_record_that_breaks_the_schema_is_refused_with_the_reason(change, reason):

@@ -54,6 +54,16 @@ def test_the_interval_of_the_accept_length_is_cut_at_one(setting):
     assert setting.acceptance.ci95 == pytest.approx((1.0, 2.83884), abs=1e-4)  # 1.8 + 2.7764 * 0.83666 / sqrt(5)
 
 
+def test_graph_and_eager_cycles_add_up_over_the_blocks_that_tell_them():
+    (told,) = profile_of(
+        {}, {"graph": {"cuda_graph": 4, "eager": 1}}, {"graph": {"cuda_graph": 5, "eager": 0}}
+    ).settings
+    assert told.graph == {"cuda_graph": 9, "eager": 1}
+    assert told.to_json()["cycles"]["graph"] == {"cuda_graph": 9, "eager": 1}
+    (silent,) = profile_of({}).settings
+    assert silent.to_json()["cycles"]["graph"] is None
+
+
 def test_survival_comes_from_the_histogram(setting):
     assert setting.acceptance.survival == pytest.approx((3 / 5, 1 / 5))
     assert setting.acceptance.conditional == pytest.approx((3 / 5, 1 / 3))

@@ -24,7 +24,10 @@ def read(*lines: str) -> LoadLog:
         (NEW + "Load weight end. elapsed=1.89 s, type=LlamaForCausalLM, avail mem=46.25 GB", "setting up memory"),
         (OLD + "Load weight end. type=LlamaForCausalLM, dtype=torch.bfloat16, avail mem=63 GB", "setting up memory"),
         (OLD + "Capture cuda graph begin. This can take up to several minutes.", "capturing CUDA graphs"),
-        (NEW + "Capture cuda graph begin. This can take up to several minutes. avail mem=22.25 GB", "capturing CUDA graphs"),
+        (
+            NEW + "Capture cuda graph begin. This can take up to several minutes. avail mem=22.25 GB",
+            "capturing CUDA graphs",
+        ),
         (NEW + "Capture piecewise CUDA graph begin. avail mem=22.25 GB", "capturing CUDA graphs"),
         (NEW + "Capture target verify CUDA graph begin. backend=full, num_tokens_per_req=3", "capturing CUDA graphs"),
         (NEW + "Capture target prefill CUDA graph begin. backend=full, num_tokens=[4]", "capturing CUDA graphs"),
@@ -34,7 +37,10 @@ def read(*lines: str) -> LoadLog:
         (NEW + "Capture Frozen-KV MTP draft cuda graph begin.", "capturing draft graphs"),
         (NEW + "Capture draft extend cuda graph begin. This can take", "capturing draft-extend graphs"),
         (NEW + "Capture draft extend CUDA graph begin. step=1, backend=full", "capturing draft-extend graphs"),
-        (NEW + "Built adaptive runtime state steps=3: elapsed=2.10s, mem=0.40GB", "building a state for each step count"),
+        (
+            NEW + "Built adaptive runtime state steps=3: elapsed=2.10s, mem=0.40GB",
+            "building a state for each step count",
+        ),
         (NEW + "max_total_num_tokens=386432, chunked_prefill_size=8192, max_running_requests=48", "starting to serve"),
         ("INFO:     Uvicorn running on http://127.0.0.1:30000 (Press CTRL+C to quit)", "warming up"),
         (NEW + "The server is fired up and ready to roll!", "ready"),
@@ -45,7 +51,9 @@ def test_a_line_tells_the_phase(line: str, phase: str) -> None:
 
 
 def test_before_any_known_line_the_server_is_starting() -> None:
-    assert read("[2026-11-29 18:20:48] server_args=ServerArgs(model_path='/m', max_total_tokens=None)").phase == "starting"
+    assert (
+        read("[2026-11-29 18:20:48] server_args=ServerArgs(model_path='/m', max_total_tokens=None)").phase == "starting"
+    )
 
 
 def test_the_draft_model_is_loaded_after_the_target_and_shown_so() -> None:
@@ -121,7 +129,11 @@ def test_a_last_line_without_its_newline_counts_once_the_log_is_closed() -> None
 
 
 CAUSES = [
-    ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", "ran out of memory", "mem-fraction-static"),
+    (
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.",
+        "ran out of memory",
+        "mem-fraction-static",
+    ),
     (
         "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static. self.server_args=...",
         "not enough GPU memory for the KV cache",
@@ -153,11 +165,23 @@ def test_a_known_cause_of_death_has_words_and_a_hint(line: str, what: str, hint:
     ("line", "what"),
     [
         (NEW + "Scheduler hit an exception: Traceback (most recent call last):", "a process of the server failed"),
-        (NEW + "DetokenizerManager hit an exception: Traceback (most recent call last):", "a process of the server failed"),
+        (
+            NEW + "DetokenizerManager hit an exception: Traceback (most recent call last):",
+            "a process of the server failed",
+        ),
         (NEW + "TokenizerManager hit an exception: Traceback", "a process of the server failed"),
-        (OLD + "Received sigquit from a child proces. It usually means the child failed.", "a process of the server failed"),
-        (NEW + "Received sigquit from a child process. It usually means the child failed.", "a process of the server failed"),
-        (NEW + "SIGQUIT received. signum=3, frame=None. It usually means one child failed.", "a process of the server failed"),
+        (
+            OLD + "Received sigquit from a child proces. It usually means the child failed.",
+            "a process of the server failed",
+        ),
+        (
+            NEW + "Received sigquit from a child process. It usually means the child failed.",
+            "a process of the server failed",
+        ),
+        (
+            NEW + "SIGQUIT received. signum=3, frame=None. It usually means one child failed.",
+            "a process of the server failed",
+        ),
         (NEW + "Rank 0 scheduler is dead. Please check if there are relevant logs.", "failed while it started"),
         ("RuntimeError: Rank 0 scheduler died during initialization (exit code: -9). If", "failed while it started"),
         (NEW + "Initialization failed. warmup error: Traceback (most recent call last):", "warm-up failed"),

@@ -114,7 +114,7 @@ def test_a_server_that_answers_but_is_not_healthy_is_warming(health: dict[str, A
 
 def test_a_closed_port_after_the_log_said_it_serves_is_warming_and_not_loading() -> None:
     look = Script(seen(log=b"INFO:     Uvicorn running on http://127.0.0.1:30000\n"), seen(HEALTHY)).wait()[0]
-    assert look == Look(State.WARMING, "warming up (its port is closed)", 0.0, None)
+    assert look == Look(State.WARMING, "its port is closed", 0.0, None)
 
 
 def test_health_without_a_token_is_not_ready() -> None:
@@ -191,8 +191,9 @@ def test_signal_9_is_explained() -> None:
 
 def test_another_signal_is_named_without_a_guess() -> None:
     script = Script(seen(alive=False, exit={"code": None, "signal": 11}))
-    with pytest.raises(ServerDied, match="killed by signal 11$"):
+    with pytest.raises(ServerDied) as caught:
         script.wait()
+    assert caught.value.what == "the server was killed by signal 11"
 
 
 def test_how_a_server_ended_may_be_written_down_a_moment_after_its_end() -> None:
@@ -262,7 +263,9 @@ def test_a_link_that_breaks_while_the_token_is_asked_for_is_looked_at_again() ->
 
 
 @pytest.mark.parametrize(("expected", "interval"), [(900, 2.0), (60, 2.0), (30, 1.0), (3, 0.1), (0.5, 0.1)])
-def test_a_short_load_is_looked_at_more_often_and_a_long_one_every_two_seconds(expected: float, interval: float) -> None:
+def test_a_short_load_is_looked_at_more_often_and_a_long_one_every_two_seconds(
+    expected: float, interval: float
+) -> None:
     assert poll_interval(expected) == pytest.approx(interval)
 
 

@@ -37,6 +37,7 @@ class Batch(StubObject):
             is_extend_in_batch=extend,
             spec_info=StubObject(is_draft_input=lambda: True),
             seq_lens=StubObject(shape=(len(reqs),)),
+            seq_lens_sum=sum(request.prompt_tokens + len(request.output) for request in reqs),
             sampling_info=StubObject(),
         )
 

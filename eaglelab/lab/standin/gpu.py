@@ -153,6 +153,7 @@ class GpuTensor:
         self._ready_at = ready_at
         self.device = device
         self.is_cuda = device == "cuda"
+        self.is_cpu = not self.is_cuda
         self.shape = (len(self._values),)
 
     def to(self, device: str, non_blocking: bool = False) -> GpuTensor:

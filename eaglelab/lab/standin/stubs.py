@@ -23,7 +23,7 @@ __all__ = ["Finder", "Stub", "StubModule", "StubObject", "install", "is_real"]
 STUBBED = frozenset(["torch", "triton", "sgl_kernel", "numpy", "huggingface_hub", "flashinfer"])
 REAL = re.compile(
     r"sglang\.(launch_server|version|_version"
-    r"|srt\.speculative\.(eagle_worker|eagle_worker_v2|eaglelab_\w+|adaptive_runtime_state|adaptive_spec_params))"
+    r"|srt\.speculative\.((multi_layer_)?eagle_worker(_v2)?|frozen_kv_mtp_worker(_v2)?|eaglelab_\w+|adaptive_runtime_state|adaptive_spec_params))"
 )
 GIVEN: dict[str, dict[str, Any]] = {"sglang.srt.utils": {"log_info_on_rank0": lambda log, text: log.info(text)}}
 """What a stub module holds besides stubs: functions whose effect is seen from outside."""
@@ -69,7 +69,7 @@ class Stub:
     def __or__(self, _other: object) -> Stub:
         return self
 
-    __ror__ = __or__
+    __ror__ = __add__ = __radd__ = __sub__ = __mul__ = __or__
 
     def __lt__(self, _other: object) -> bool:
         return False

@@ -196,7 +196,10 @@ class SpecWorker:
         return self._copied(output, correct)
 
     def _copied(self, output: Any, correct: list[int]) -> Result:
-        """What the scheduler does with a v2 result: replace the tensor by its copy, note when the copy is done."""
+        """What the scheduler does with a v2 result: replace the tensor by its copy, note when the copy is done.
+
+        Once that is read, it keeps the list on the result and, from 0.5.12 on, hands that very list to the worker.
+        """
         gpu = self._gpu
         done = importlib.import_module("torch").cuda.Event()
         output.accept_lens = output.accept_lens.to("cpu", non_blocking=True)
@@ -206,6 +209,10 @@ class SpecWorker:
 
         def wait() -> None:
             done.synchronize()
+            if self._release < (0, 5, 12):
+                output.accept_length_per_req_cpu = correct
+                return
+            output.num_correct_drafts_per_req_cpu = correct
             size = {"batch_size": len(correct)} if self._release >= (0, 5, 13) else {}
             self.instance.on_verify_complete_cpu(correct, **size)
 

@@ -28,8 +28,8 @@ def request(
     connection = http.client.HTTPConnection(host, port, timeout=timeout)
     try:
         connection.request(method, path, json.dumps(body) if body is not None else None, _headers(key))
-        response = connection.getresponse()
-        text = response.read().decode(errors="replace")
+        with connection.getresponse() as response:
+            text = response.read().decode(errors="replace")
     except ConnectionRefusedError:
         return {"error": "refused"}
     except socket.timeout:  # TimeoutError itself only from Python 3.10 on
@@ -64,15 +64,15 @@ def generate(
     began = clock()
     try:
         connection.request("POST", "/generate", json.dumps(dict(body, stream=True)), _headers(key))
-        response = connection.getresponse()
-        if response.status != 200:
-            raise AgentError(
-                "http-error",
-                "the server answered %d to /generate: %s"
-                % (response.status, response.read(500).decode(errors="replace")),
-                status=response.status,
-            )
-        return _read_stream(response, began, beat, clock)
+        with connection.getresponse() as response:  # which may own the socket that the connection had
+            if response.status != 200:
+                raise AgentError(
+                    "http-error",
+                    "the server answered %d to /generate: %s"
+                    % (response.status, response.read(500).decode(errors="replace")),
+                    status=response.status,
+                )
+            return _read_stream(response, began, beat, clock)
     except ConnectionRefusedError as error:
         raise AgentError("refused", "nothing listens on port %d" % port) from error
     except socket.timeout as error:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from typing import Any, Sequence
+from typing import Any
 
 from eaglelab.remote.agent.files import (
     fsync_folder,
@@ -171,13 +171,12 @@ class Journal(StateFolder):
         if left:
             raise AgentError("not-reverted", "%s; then these could not be put back: %s" % (cause, ", ".join(left)))
 
-    def rollback(self, run: str, accept: Sequence[str] = ()) -> dict[str, Any]:
+    def rollback(self, run: str) -> dict[str, Any]:
         """Puts every original back. Files that are neither original nor ours are left, and named.
 
-        `accept` lists paths that the user wants to keep as they are now.
-        Returns files: [{path, state: restored | original | removed | foreign | accepted, ...}] and nothing: true if
-        there was nothing to do. The manifest goes only when no file is foreign. A file that cannot be put back does not
-        keep the others from it; its error is raised in the end.
+        Returns files: [{path, state: restored | original | removed | foreign, ...}] and nothing: true if there was
+        nothing to do. The manifest goes only when every file is at its original. A file that cannot be put back does
+        not keep the others from it; its error is raised in the end.
         """
         self.sweep()
         manifest = self.read("manifest.json")
@@ -186,7 +185,7 @@ class Journal(StateFolder):
         results, failures = [], []
         for entry in reversed(manifest["files"]):
             try:
-                results.append(self._restore(run, entry, entry["path"] in accept))
+                results.append(self._restore(run, entry))
             except AgentError as error:
                 failures.append(error)
                 results.append({"path": entry["path"], "state": "failed"})
@@ -209,7 +208,7 @@ class Journal(StateFolder):
             pass  # a full disk: that every file is original counts for more than the record of it
         self.remove("manifest.json")
 
-    def _restore(self, run: str, entry: dict[str, Any], accepted: bool = False) -> dict[str, Any]:
+    def _restore(self, run: str, entry: dict[str, Any]) -> dict[str, Any]:
         path, original, now = entry["path"], entry["original"], _digest(entry["path"])
         _sweep_temporaries(path)
         result = {"path": path, "original": original, "found": now, "state": "original"}
@@ -217,8 +216,7 @@ class Journal(StateFolder):
             if now is not None:
                 result["state"] = self._restore_owner(entry)
         elif now not in entry["patched"]:
-            kept = self._object(original) if original else None
-            return dict(result, state="accepted" if accepted else "foreign", kept=kept)
+            result.update(state="foreign", kept=self._object(original) if original else None)
         elif original is None:
             self.note_if_possible("remove", run=run, path=path, before=now)
             try:

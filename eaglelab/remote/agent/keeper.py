@@ -74,9 +74,8 @@ def _keep(
     for target, source in ((0, nothing), (1, out), (2, out)):
         os.dup2(source, target)
     _close_all_but(agent.fileno())
-    answers = agent.makefile("rb")
     agent.sendall(_READY)
-    if answers.readline() != _GO:
+    if agent.recv(len(_GO)) != _GO:
         return
     try:
         server = subprocess.Popen(command, stdin=subprocess.DEVNULL, env=env, cwd=cwd)

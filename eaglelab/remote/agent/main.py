@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import traceback
-from typing import Any, BinaryIO, Sequence
+from typing import Any, BinaryIO
 
 from eaglelab.remote.agent.facts import facts
 from eaglelab.remote.agent.files import os_error, read_file, sed
@@ -73,8 +73,8 @@ class Agent:
     def op_apply(self, run: str, files: list[dict[str, Any]], data: bytes = b"") -> Any:
         return {"files": self.journal.apply(run, parse_contents(files, data))}
 
-    def op_rollback(self, run: str, accept: Sequence[str] = ()) -> Any:
-        return self.journal.rollback(run, accept)
+    def op_rollback(self, run: str) -> Any:
+        return self.journal.rollback(run)
 
     def op_start(self, **what: Any) -> Any:
         return self.server.start(**what)

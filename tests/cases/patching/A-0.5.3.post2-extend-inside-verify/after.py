@@ -20,7 +20,7 @@ class EAGLEWorkerV2:
             if _e3 is not None: _e3.mark(1)  # eaglelab:eagle3-profile
             model_worker_batch.spec_info = verify_input
             batch_output = self.verify(model_worker_batch, draft_input)
-            if _e3 is not None: _e3.mark(2)  # eaglelab:eagle3-profile
+            if _e3 is not None: _e3.mark(3)  # eaglelab:eagle3-profile
             if _e3 is not None: _e3.end(batch_output)  # eaglelab:eagle3-profile
             return batch_output
         else:
@@ -28,3 +28,22 @@ class EAGLEWorkerV2:
                 model_worker_batch
             )
             return batch_output
+
+    def verify(self, batch, draft_input):
+        """Batch 1: target verify. Batch 2: draft extend."""
+        with moe_context():
+            batch_output = self.target_worker.forward_batch_generation(batch)
+        verify_done = self.new_event()
+
+        # Move the accepted tokens
+        self.move_accepted_tokens_to_target_kvcache(batch)
+
+        verify_done.record()
+
+        # Batch 2
+        if _eaglelab.probe is not None: _eaglelab.probe.mark(2)  # eaglelab:eagle3-profile
+        self.draft_model_runner.model.forward(
+            batch,
+        )
+        batch_output.verify_done = verify_done
+        return batch_output

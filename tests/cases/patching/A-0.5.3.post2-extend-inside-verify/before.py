@@ -18,3 +18,21 @@ class EAGLEWorkerV2:
                 model_worker_batch
             )
             return batch_output
+
+    def verify(self, batch, draft_input):
+        """Batch 1: target verify. Batch 2: draft extend."""
+        with moe_context():
+            batch_output = self.target_worker.forward_batch_generation(batch)
+        verify_done = self.new_event()
+
+        # Move the accepted tokens
+        self.move_accepted_tokens_to_target_kvcache(batch)
+
+        verify_done.record()
+
+        # Batch 2
+        self.draft_model_runner.model.forward(
+            batch,
+        )
+        batch_output.verify_done = verify_done
+        return batch_output

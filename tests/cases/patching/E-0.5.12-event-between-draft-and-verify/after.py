@@ -58,4 +58,5 @@ class EAGLEWorkerV2:
             return batch_output
 
     def on_verify_complete_cpu(self, counts):
+        if _eaglelab.probe is not None: _eaglelab.probe.verified(self, counts)  # eaglelab:eagle3-profile
         return None

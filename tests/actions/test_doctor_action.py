@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import pytest
+from fake_host import WORKER_PATH, make_context, make_host, refusal, said
+
+from eaglelab.actions import ACTIONS
+from eaglelab.context import Options
+from eaglelab.errors import HostError, InputError
+
+HOLDER = {"pid": 99, "user": "bob", "command": "python -m sglang.launch_server --api-key s3cret --port 30000"}
+
+
+def test_a_host_that_is_fit_is_described_and_its_paths_written_out(fake, context, do) -> None:
+    context.host = make_host(python="~/env/bin/python3")
+    found = do("doctor")
+    assert found["sglang_version"] == "0.5.9"
+    assert context.host.python == "/home/u/env/bin/python3"
+    assert "u@fake: SGLang 0.5.9 in /srv/sglang/python/sglang, Python 3.11.0, 1 x simulated GPU" in said(context)
+    assert context.log.offset == len(b"an older run\n")
+
+
+def test_a_release_without_a_worker_is_refused(fake, context, do) -> None:
+    del fake.files[WORKER_PATH]
+    with pytest.raises(HostError, match="has no EAGLE worker") as caught:
+        do("doctor")
+    assert "0.4.1.post4" in caught.value.hint
+
+
+def test_a_full_disk_is_refused_with_what_is_left(fake, do) -> None:
+    fake.facts["disk_free"] = {"package": 1 << 40, "home": 5 << 20}
+    with pytest.raises(HostError, match=r"only 5 MiB of disk are free \(home\)"):
+        do("doctor")
+
+
+def test_a_folder_that_cannot_be_written_is_refused(fake, do) -> None:
+    fake.facts["writable"] = {"srt/speculative/eagle_worker.py": False}
+    with pytest.raises(HostError, match=r"u may not write the folder of /srv/sglang/.*/eagle_worker.py"):
+        do("doctor")
+
+
+@pytest.mark.parametrize("gone", ["/models/target", "/models/draft"])
+def test_a_model_that_is_not_there_is_refused_before_a_load_is_spent_on_it(fake, do, gone: str) -> None:
+    fake.models.remove(gone)
+    with pytest.raises(HostError, match=f"there is no {gone}") as caught:
+        do("doctor")
+    assert "inventory.yaml" in caught.value.hint
+
+
+def test_a_model_named_by_its_hub_is_the_servers_business(fake, tmp_path) -> None:
+    host = make_host(server={"model_path": "org/model", "speculative": {"draft_model_path": "org/draft"}})
+    context = make_context(fake, tmp_path, host=host)
+    ACTIONS["doctor"].run(context, ACTIONS["doctor"].args())
+
+
+def test_too_few_gpus_are_named(fake, tmp_path) -> None:
+    context = make_context(fake, tmp_path, host=make_host(server={"tp_size": 8}))
+    ACTIONS["doctor"].run(context, ACTIONS["doctor"].args())
+    assert "tp_size is 8, and only 1 GPUs are seen there" in said(context)
+
+
+def test_a_port_that_somebody_else_holds_is_refused_with_his_name_and_without_his_secrets(fake, context, do) -> None:
+    fake.holder = HOLDER
+    with pytest.raises(
+        HostError, match="port 30000 is taken by a server that eaglelab did not start: pid 99 of bob"
+    ) as caught:
+        do("doctor")
+    assert "--takeover" in caught.value.hint
+    assert "s3cret" not in (context.bundle.folder / "facts.json").read_text()
+
+
+def test_with_takeover_the_holder_of_the_port_is_only_named(fake, tmp_path) -> None:
+    fake.holder = HOLDER
+    context = make_context(fake, tmp_path, takeover=True)
+    ACTIONS["doctor"].run(context, ACTIONS["doctor"].args())
+    assert "pid 99 of bob" in said(context)
+    assert "s3cret" not in said(context)
+
+
+def test_our_own_server_on_the_port_is_no_obstacle(fake, do) -> None:
+    fake.holder, fake.facts["port_is_ours"] = HOLDER, True
+    do("doctor")
+
+
+@pytest.mark.parametrize("code", ["no-python", "no-sglang", "other-sglang"])
+def test_what_the_host_itself_refuses_comes_through_with_its_hint(fake, do, code: str) -> None:
+    fake.fail["facts"] = refusal(code, "words of the host")
+    with pytest.raises(HostError, match="words of the host") as caught:
+        do("doctor")
+    assert "inventory.yaml" in caught.value.hint
+
+
+@pytest.mark.parametrize("name", ["doctor", "plan"])
+def test_a_patch_that_does_not_exist_is_refused_before_a_host_is_contacted(context, name: str) -> None:
+    action = ACTIONS[name]
+    with pytest.raises(InputError, match="there is no patch 'eagle-profile'") as caught:
+        action.check(Options(project=context.options.project), action.args(patch="eagle-profile"))
+    assert "eagle3-profile" in caught.value.hint
+
+
+@pytest.mark.parametrize("name", ["plan", "backup", "patch", "check_server", "start", "wait", "prove", "fetch_logs"])
+def test_an_action_without_doctor_before_it_says_so(do, name: str) -> None:
+    with pytest.raises(HostError, match=r"nothing is known of this host yet|no patch is planned yet") as caught:
+        do(name)
+    assert "in the playbook" in caught.value.hint

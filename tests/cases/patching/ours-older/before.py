@@ -1,0 +1,19 @@
+import logging
+from contextlib import nullcontext as moe_context
+
+import time  # eaglelab:eagle3-profile
+logger = logging.getLogger(__name__)
+
+
+class EAGLEWorkerV2:
+    def forward_batch_generation(self, batch):
+        _t0 = time.perf_counter()  # eaglelab:eagle3-profile
+        if batch.forward_mode.is_extend():
+            return self.target_worker.forward_batch_generation(batch)
+        else:
+            verify_input = self.draft_worker.draft(batch)
+            batch_output = self.verify(batch)
+            self.draft_worker._draft_extend_for_decode(batch, batch_output)
+            if _t0:  # eaglelab:eagle3-profile
+                print(time.perf_counter() - _t0)  # eaglelab:eagle3-profile
+            return batch_output

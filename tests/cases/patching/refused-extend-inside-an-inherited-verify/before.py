@@ -1,0 +1,20 @@
+import logging
+from contextlib import nullcontext as moe_context
+
+logger = logging.getLogger(__name__)
+
+
+class EAGLEWorkerV2:
+    def forward_batch_generation(self, model_worker_batch):
+        if model_worker_batch.forward_mode.is_decode():
+            # one spec_info for both
+            draft_input = model_worker_batch.spec_info
+            verify_input: object = self.draft(model_worker_batch)
+            model_worker_batch.spec_info = verify_input
+            batch_output = self.verify(model_worker_batch, draft_input)
+            return batch_output
+        else:
+            batch_output = self.target_worker.forward_batch_generation(
+                model_worker_batch
+            )
+            return batch_output

@@ -1,0 +1,24 @@
+import logging
+from contextlib import nullcontext as moe_context
+
+logger = logging.getLogger(__name__)
+
+
+class EAGLEWorkerV2:
+    def forward_batch_generation(self, batch):
+        if batch.forward_mode.is_extend():
+            match batch.kind:
+                case "target":
+                    return self.target_worker.forward_batch_generation(batch)
+                case _:
+                    return None
+        else:
+            verify_input = self.draft_worker.draft(batch)
+            match verify_input:
+                case None:
+                    raise ValueError(batch)
+                case _:
+                    pass
+            batch_output = self.verify(batch)
+            self.draft_worker._draft_extend_for_decode(batch, batch_output)
+            return batch_output

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from invoke import Collection, Program
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "actions"))
+from fake_host import PROJECT, Clock, FakeHost
+
+import tasks
+from eaglelab.commands import play
+from eaglelab.context import Context
+
+INVENTORY = """
+default_host: a
+defaults:
+  address: 127.0.0.1
+  log: /home/u/server.log
+  expected_load: 3
+  server: {model_path: /models/target, speculative: {draft_model_path: /models/draft}}
+groups:
+  both: [a, b]
+hosts:
+  a: {}
+  b: {}
+"""
+
+
+@dataclass
+class Done:
+    """What a command line left: exit code, stdout, stderr."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """The last line of stdout."""
+        found: dict[str, Any] = json.loads(self.out.splitlines()[-1])
+        return found
+
+
+@pytest.fixture
+def invoke(capsys: pytest.CaptureFixture[str]) -> Any:
+    """Runs a command line as the `invoke` program would, in this process."""
+
+    def run(*argv: str) -> Done:
+        program = Program(namespace=Collection.from_module(tasks), binary="invoke")
+        code = 0
+        try:
+            program.run(["invoke", *argv])
+        except SystemExit as error:
+            code = int(error.code or 0)
+        return Done(code, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project of its own with the hosts `a` and `b`, this project's playbooks and its patch."""
+    shutil.copytree(PROJECT / "playbooks", tmp_path / "playbooks")
+    (tmp_path / "patches").mkdir()
+    (tmp_path / "patches" / "eagle3-profile").symlink_to(PROJECT / "patches" / "eagle3-profile")
+    (tmp_path / "inventory.yaml").write_text(INVENTORY)
+    monkeypatch.setattr(tasks, "PROJECT", tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def fakes(own: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, FakeHost]:
+    """`a` and `b` in memory instead of the machines that the inventory names."""
+    hosts = {"a": FakeHost(), "b": FakeHost()}
+    clock = Clock()
+
+    @contextmanager
+    def connected(selection: Any, host: Any, bundle: Any, say: Any, options: Any, *, lock: Any) -> Iterator[Context]:
+        fake = hosts[host.name]
+        fake.commands.append((lock, options.check))
+        yield Context(host=host, client=fake, bundle=bundle, say=say, options=options, clock=clock, sleep=clock.sleep)
+
+    monkeypatch.setattr(play, "connected", connected)
+    return hosts

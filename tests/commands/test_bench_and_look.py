@@ -1,0 +1,111 @@
+"""bench, and the commands that only look, on hosts in memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from fake_host import LOG, WORKER, WORKER_PATH, refusal
+
+from eaglelab.remote.pipe import LinkLost
+
+
+def test_bench_measures_each_step_count_and_leaves_the_host_as_it_was(invoke, own, fakes) -> None:
+    done = invoke("bench", "--steps", "2,3", "--baseline", "--num-prompts", "2", "--output-len", "32", "--json")
+    assert done.code == 0, done.err
+    settings = done.json["hosts"]["a"]["settings"]
+    assert [setting["bench"]["steps"] for setting in settings] == [None, 2, 3]
+    assert settings[0]["profile"] is None
+    assert fakes["a"].ops().count("start") == 3
+    assert fakes["a"].files[WORKER_PATH] == WORKER
+    assert fakes["a"].alive is False
+    bundle = own / "logs" / done.json["run"]
+    for name in ("baseline", "k2", "k3"):
+        assert (bundle / f"bench-{name}.json").exists()
+        assert ("--speculative-num-steps" in (bundle / name / "server.json").read_text()) is (name != "baseline")
+    assert "probe" in done.err
+
+
+def test_bench_keeps_the_last_server_where_it_is_asked_to(invoke, own, fakes) -> None:
+    done = invoke("bench", "--steps", "2", "--keep", "--num-prompts", "1", "--output-len", "32")
+    assert done.code == 0
+    assert fakes["a"].alive
+    assert "--keep" in done.out
+
+
+def test_bench_after_deploy_leaves_the_server_that_ran_before(invoke, own, fakes) -> None:
+    invoke("deploy-profiling")
+    run = fakes["a"].record["run"]
+    assert invoke("bench", "--steps", "2", "--num-prompts", "1", "--output-len", "32").code == 0
+    assert fakes["a"].record["run"] == run  # the same setting: no load at all
+    assert invoke("bench", "--steps", "3", "--num-prompts", "1", "--output-len", "32").code == 0
+    assert fakes["a"].alive
+    assert fakes["a"].record["steps"] == 2
+    assert fakes["a"].record["profile"] is True
+
+
+@pytest.mark.parametrize("error", [LinkLost("gone", where="a"), KeyboardInterrupt()])
+def test_bench_that_cannot_put_the_host_back_exits_3_with_the_command_that_does(invoke, own, fakes, error) -> None:
+    fakes["a"].fail["rollback"] = error
+    done = invoke("bench", "--steps", "2", "--num-prompts", "1", "--output-len", "32", "--json")
+    assert done.code == 3
+    assert done.json["error"]["hint"] == "invoke rollback --host a"
+    assert "all was measured" in done.err
+
+
+def test_bench_that_fails_leaves_the_host_original(invoke, own, fakes) -> None:
+    fakes["a"].fail["generate"] = refusal("broken", "the stream broke off")
+    done = invoke("bench", "--steps", "2,3", "--json")
+    assert done.code == 1
+    assert fakes["a"].files[WORKER_PATH] == WORKER
+    assert fakes["a"].alive is False
+    assert fakes["a"].ops().count("start") == 1
+
+
+def test_status_shows_what_is_patched_and_what_runs(invoke, own, fakes) -> None:
+    assert "every file is original" in invoke("status").out
+    invoke("deploy-profiling")
+    done = invoke("status")
+    assert "server: pid 4711, 2 steps, probe on, run " in done.out
+    assert "    eagle_worker.py: patched\n" in done.out
+    fakes["a"].alive, fakes["a"].exit = False, {"code": None, "signal": 9}
+    assert "server: ended by signal 9, run " in invoke("status").out
+
+
+def test_looking_leaves_no_folder_behind(invoke, own, fakes) -> None:
+    assert invoke("status", "--json").json["bundle"] is None
+    assert not (own / "logs").exists()
+
+
+def test_logs_shows_the_end_of_our_servers_log(invoke, own, fakes) -> None:
+    fakes["a"].boot = b"".join(b"line %d\n" % n for n in range(50))
+    invoke("deploy-profiling")
+    done = invoke("logs", "--lines", "2", "--json")
+    assert done.json["hosts"]["a"]["bytes"] > 300
+    assert "an older run" not in Path(done.json["hosts"]["a"]["log"]).read_text()
+    assert len(done.err.splitlines()) == 3  # and where the whole is
+
+
+def test_of_a_huge_log_that_is_not_ours_only_the_end_comes_home(invoke, own, fakes) -> None:
+    fakes["a"].files[LOG] = b"x" * 99 + b"\n" + b"y" * (5 << 20)
+    assert invoke("logs", "--lines", "0", "--json").json["hosts"]["a"]["bytes"] == 4 << 20
+
+
+def test_a_log_that_is_not_there_is_said(invoke, own, fakes) -> None:
+    del fakes["a"].files[LOG]
+    assert f"nothing to read in {LOG}" in invoke("logs").out
+
+
+def test_stop_ends_the_server_and_leaves_the_patch(invoke, own, fakes) -> None:
+    invoke("deploy-profiling")
+    assert invoke("stop").code == 0
+    assert fakes["a"].alive is False
+    assert fakes["a"].files[WORKER_PATH] != WORKER
+
+
+def test_report_shows_the_newest_run_and_a_named_one_again(invoke, own, fakes) -> None:
+    run = invoke("deploy-profiling", "--json").json["run"]
+    newest, named = invoke("report", "--json"), invoke("report", "--run", run, "--json")
+    assert newest.json["run"] == named.json["run"] == run
+    assert newest.json["profiles"] == named.json["profiles"]
+    assert newest.json["profiles"]["."]["simulated"] == "simulated GPU"

@@ -1,0 +1,179 @@
+"""The commands as a person starts them: another process, the real `invoke`."""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from fake_host import PROJECT, WORKER
+
+from eaglelab.commands.outcome import Outcome, perform
+from eaglelab.errors import AttentionError, GateMissed, HostError, InputError, Interrupted
+from eaglelab.say import Say
+
+COMMANDS = {
+    "bench",
+    "demo",
+    "deploy-profiling",
+    "doctor",
+    "lab-down",
+    "lab-up",
+    "logs",
+    "patch-check",
+    "play",
+    "report",
+    "rollback",
+    "status",
+    "stop",
+}
+
+
+def start(*argv: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "invoke", *argv],
+        cwd=PROJECT,
+        env={**os.environ, "COLUMNS": "80", **env},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_list_of_commands_has_one_line_each_and_imports_nothing_of_the_package() -> None:
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "invoke", "--list"],
+        cwd=PROJECT,
+        env={**os.environ, "COLUMNS": "80"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    lines = done.stdout.split("Available tasks:\n\n")[1].rstrip().splitlines()
+    assert {line.split()[0] for line in lines} >= COMMANDS
+    assert all(line.startswith("  ") and not line.startswith("   ") for line in lines)
+    assert "eaglelab" not in done.stderr
+
+
+def test_the_help_of_a_command_shows_every_option_in_full() -> None:
+    done = start("--help", "deploy-profiling")
+    options = [line.split()[0].split("=")[0] for line in done.stdout.splitlines() if line.startswith("  --")]
+    assert options == [
+        "--check",
+        "--debug",
+        "--host",
+        "--inventory",
+        "--json",
+        "--patch",
+        "--steps",
+        "--takeover",
+        "--tokens",
+    ]
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_option_of_every_command_is_explained(name: str) -> None:
+    task = runpy.run_path(str(PROJECT / "tasks.py"))[name.replace("-", "_")]
+    assert [argument.name for argument in task.get_arguments() if not argument.help] == []
+
+
+def test_a_wrong_host_exits_2_with_the_json_object_last_on_stdout() -> None:
+    done = start("status", "--host", "eagel", "--json")
+    assert done.returncode == 2
+    assert json.loads(done.stdout.splitlines()[-1])["error"]["what"] == "unknown host or group 'eagel'"
+    assert done.stderr.startswith("error: --host: unknown host or group 'eagel'\n  hint: did you mean 'eagle'?")
+
+
+def test_patch_check_writes_the_patched_file_and_exits_0(tmp_path: Path) -> None:
+    source, out = tmp_path / "eagle_worker.py", tmp_path / "patched.py"
+    source.write_bytes(WORKER)
+    done = start("patch-check", "--file", str(source), "--out", str(out), "--json")
+    assert done.returncode == 0
+    patch = json.loads(done.stdout)["patch"]
+    assert patch["worker_class"] == "EAGLEWorker"
+    assert patch["anchors"][0]["line"] > 0
+    assert patch["diff"].startswith("--- a/eagle_worker.py\n+++ b/eagle_worker.py\n")
+    assert "+++ b/eagle_worker.py" in done.stderr
+    kept = [line for line in out.read_bytes().splitlines() if b"# eaglelab:eagle3-profile" not in line]
+    assert kept == WORKER.splitlines()
+
+
+def test_patch_check_of_a_file_without_a_worker_exits_1_with_the_lines_looked_at(tmp_path: Path) -> None:
+    source = tmp_path / "eagle_worker.py"
+    source.write_bytes(WORKER.replace(b"self.verify(", b"self.check("))
+    done = start("patch-check", "--file", str(source))
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: eagle_worker.py")
+    assert " | " in done.stderr
+
+
+def test_a_reader_that_goes_away_does_not_break_a_command(tmp_path: Path) -> None:
+    source = tmp_path / "eagle_worker.py"
+    source.write_bytes(WORKER)
+    out = tmp_path / "patched.py"
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "invoke", "patch-check", "--file", str(source), "--out", str(out)],
+        cwd=PROJECT,
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert out.exists()
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (None, 0),
+        (HostError("w", where="h", hint="do"), 1),
+        (InputError("w", where="h", hint="do"), 2),
+        (AttentionError("w", where="h", hint="do"), 3),
+        (GateMissed("w", where="h", hint="do"), 4),
+        (Interrupted("w", where="h", hint="do"), 130),
+        (KeyboardInterrupt(), 130),
+        (ZeroDivisionError(), 1),
+    ],
+)
+def test_every_end_has_its_exit_code(
+    error: BaseException | None, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def work(outcome: Outcome, say: Say) -> None:
+        if error:
+            raise error
+
+    assert perform(work, as_json=True, debug=False) == code
+    out, err = capsys.readouterr()
+    assert json.loads(out)["exit_code"] == code
+    assert json.loads(out)["ok"] is (code == 0)
+    assert err.startswith("error: ") is (code != 0)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_that_ends_a_command_takes_the_way_of_ctrl_c(number: int) -> None:
+    before = signal.getsignal(number)
+
+    def work(outcome: Outcome, say: Say) -> None:
+        signal.raise_signal(number)
+        time.sleep(5)
+        raise AssertionError("nothing came of the signal")
+
+    assert perform(work, as_json=False, debug=False) == 130
+    assert signal.getsignal(number) is before
+
+
+def test_what_is_ignored_when_a_command_begins_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert perform(lambda outcome, say: signal.raise_signal(signal.SIGHUP), as_json=False, debug=False) == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)

@@ -1,0 +1,122 @@
+"""OpenSSH's own server on loopback, with keys, port and home folder of its own, run as the user who tests."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import shutil
+import signal
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from serverkit import free_port, until
+
+from eaglelab.remote.endpoint import Endpoint
+
+__all__ = ["Sshd", "make_key"]
+
+
+def make_key(path: Path, kind: str = "ed25519", passphrase: str = "") -> Path:
+    subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", passphrase, "-C", "test", "-f", path], check=True)
+    return path
+
+
+def _program() -> str:
+    found = shutil.which("sshd") or "/usr/sbin/sshd"
+    if not Path(found).exists():
+        pytest.skip("OpenSSH's sshd is not installed (apt-get install openssh-server)")
+    return found
+
+
+@dataclass
+class Sshd:
+    """`home` is HOME of every session, `state` its state folder. `options` are further lines of sshd_config."""
+
+    folder: Path
+    options: tuple[str, ...] = ()
+    host_keys: tuple[str, ...] = ("ed25519", "rsa")
+    port: int = field(default_factory=free_port)
+
+    def __post_init__(self) -> None:
+        program = _program()
+        self.home.mkdir(parents=True)
+        if os.getuid() == 0:
+            Path("/run/sshd").mkdir(exist_ok=True)
+        self.key = make_key(self.folder / "client")
+        (self.folder / "authorized").write_text(self.key.with_suffix(".pub").read_text())
+        keys = [make_key(self.folder / f"host_{kind}", kind) for kind in self.host_keys]
+        lines = [
+            f"ListenAddress 127.0.0.1:{self.port}",
+            *(f"HostKey {key}" for key in keys),
+            f"AuthorizedKeysFile {self.folder}/authorized",
+            f"PidFile {self.folder}/pid",
+            f"SetEnv HOME={self.home} XDG_STATE_HOME={self.home}/state",
+            "PermitRootLogin yes",
+            "PasswordAuthentication no",
+            "KbdInteractiveAuthentication no",
+            "StrictModes no",
+            "UsePAM no",
+            "MaxStartups 200:30:400",
+            "LogLevel ERROR",
+            *self.options,
+        ]
+        (self.folder / "sshd_config").write_text("\n".join(lines) + "\n")
+        self._log = (self.folder / "sshd.log").open("wb")
+        command = [program, "-D", "-e", "-f", str(self.folder / "sshd_config")]
+        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=self._log)
+        until(self._listens, f"sshd listens: {(self.folder / 'sshd.log').read_text()}")
+        self.known_hosts.write_text("".join(self.known_line(kind) for kind in self.host_keys))
+
+    @property
+    def home(self) -> Path:
+        return self.folder / "home"
+
+    @property
+    def known_hosts(self) -> Path:
+        return self.folder / "known_hosts"
+
+    def known_line(self, kind: str, key: Path | None = None) -> str:
+        public = (key or self.folder / f"host_{kind}").with_suffix(".pub").read_text()
+        return f"[127.0.0.1]:{self.port} {' '.join(public.split()[:2])}\n"
+
+    def endpoint(self, **changes: object) -> Endpoint:
+        known: dict[str, object] = {
+            "address": "127.0.0.1",
+            "port": self.port,
+            "user": getpass.getuser(),
+            "keys": (str(self.key),),
+            "known_hosts": (str(self.known_hosts),),
+            "identities_only": True,
+            "connect_timeout": 5.0,
+        }
+        return Endpoint(**{**known, **changes})  # type: ignore[arg-type]
+
+    def sessions(self) -> list[int]:
+        """Pids of the sshd processes that serve connections, children before parents."""
+        found, todo = [], [self._process.pid]
+        while todo:
+            pid = todo.pop()
+            children = Path(f"/proc/{pid}/task/{pid}/children")
+            for child in children.read_text().split() if children.exists() else []:
+                if Path(f"/proc/{child}/comm").read_text().startswith("sshd"):
+                    todo.append(int(child))
+                    found.append(int(child))
+        return found[::-1]
+
+    def signal_sessions(self, number: int) -> None:
+        for pid in self.sessions():
+            os.kill(pid, number)
+
+    def close(self) -> None:
+        self.signal_sessions(signal.SIGKILL)
+        self._process.terminate()
+        self._process.wait()
+        self._log.close()
+
+    def _listens(self) -> bool:
+        assert self._process.poll() is None, (self.folder / "sshd.log").read_text()
+        time.sleep(0.01)
+        return (self.folder / "pid").exists()
