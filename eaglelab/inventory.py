@@ -51,7 +51,7 @@ class Inventory:
         Each host once, in the order named. Raises InputError for a name that is not known.
         """
         asked, where = names, "--host"
-        if asked is None and env.get("EAGLELAB_HOST"):
+        if asked is None and "EAGLELAB_HOST" in env:  # set but empty is a slip, and must not mean the default host
             asked, where = env["EAGLELAB_HOST"], "EAGLELAB_HOST"
         if asked is None:
             asked, where = self.default_host, self.default_where

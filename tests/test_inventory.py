@@ -161,7 +161,6 @@ def test_hosts_are_chosen_by_option_then_environment_then_default(read: Read) ->
     inventory = read(FOUR)
     assert names(inventory, "c", EAGLELAB_HOST="a") == ["c"]
     assert names(inventory, None, EAGLELAB_HOST="a") == ["a"]
-    assert names(inventory, None, EAGLELAB_HOST="") == ["b", "a"]
     assert names(inventory, None) == ["b", "a"]
 
 
@@ -175,6 +174,7 @@ def test_hosts_and_groups_mix_and_each_host_comes_once_in_the_order_named(read: 
         ("bth", {}, "unknown host or group 'bth'", "--host"),
         ("a,", {}, "a host name is empty", "--host"),
         ("", {"EAGLELAB_HOST": "a"}, "a host name is empty", "--host"),
+        (None, {"EAGLELAB_HOST": ""}, "a host name is empty", "EAGLELAB_HOST"),
         (None, {"EAGLELAB_HOST": "bth"}, "unknown host or group 'bth'", "EAGLELAB_HOST"),
     ],
 )

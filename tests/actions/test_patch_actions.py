@@ -135,7 +135,7 @@ def with_second(fake, context, tmp_path) -> None:
     shutil.copytree(PROJECT / "patches" / "eagle3-profile", folder)
     spec = yaml.safe_load((folder / "patch.yaml").read_text())
     spec["targets"] = [{"path": TARGET}, {"path": SECOND.removeprefix(f"{PACKAGE}/"), "may_inherit": True}]
-    (folder / "patch.yaml").write_text(yaml.safe_dump(spec))
+    (folder / "patch.yaml").write_text(yaml.safe_dump(spec, sort_keys=False))
     context.options = replace(context.options, project=tmp_path)
     fake.files[SECOND] = INHERITS
 

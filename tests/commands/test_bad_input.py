@@ -205,7 +205,7 @@ def test_a_worker_that_inherits_its_entry_is_refused_with_the_reason(invoke, own
     folder.mkdir()
     spec = yaml.safe_load((PROJECT / "patches" / "eagle3-profile" / "patch.yaml").read_text())
     spec |= {"targets": [{"path": "srt/speculative/w.py", "may_inherit": True}], "modules": []}
-    (folder / "patch.yaml").write_text(yaml.safe_dump(spec))
+    (folder / "patch.yaml").write_text(yaml.safe_dump(spec, sort_keys=False))
     (own / "w.py").write_bytes(INHERITS)
     done = invoke("patch-check", "--file", str(own / "w.py"), "--patch", "second", "--json")
     assert done.code == 1

@@ -9,16 +9,15 @@ import http.client
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from scene import Done, Scene, picture
+from scene import ROOT, Scene, picture
 
 from eaglelab.lab.model import read_model
 from eaglelab.lab.standin.acceptance import Acceptance
@@ -78,7 +77,6 @@ class Taken:
     answers: list[dict[str, Any]]
     before: dict[str, Any]
     after: dict[str, Any]
-    rollback: Done
 
     @property
     def blocks(self) -> list[CycleBlock]:
@@ -104,13 +102,12 @@ def ask(port: int, text: str, tokens: int, rid: str) -> dict[str, Any]:
 
 def take(scene: Scene, kind: Kind) -> Taken:
     """Deploy, send four requests at once, flush the probe, roll back."""
-    inventory = scene.folder / "inventory.yaml"
     more = [*(["      flags:"] if kind.flags else []), *(f"        {flag}" for flag in kind.flags)]
     more += [*(["      env:"] if kind.env else []), *(f"        {variable}" for variable in kind.env)]
-    text = "\n".join([inventory.read_text().rstrip("\n"), *more, ""])
+    inventory = "\n".join([(ROOT / "inventory.yaml").read_text().rstrip("\n"), *more, ""])
     steps = scene.folder / "steps.json"
     steps.write_text(json.dumps({"candidate_steps": [1, 2, 5], "ema_alpha": 0.8, "update_interval": 4}))
-    inventory.write_text(text.replace("steps.json", str(steps)))
+    (scene.folder / "inventory.yaml").write_text(inventory.replace("steps.json", str(steps)))
     home = scene.folder / ".lab/host/home"
     package = home / "sglang/python/sglang"
     before = picture(package)
@@ -127,31 +124,35 @@ def take(scene: Scene, kind: Kind) -> Taken:
     files = sorted((home / ".local/state/eaglelab/runs").glob("*/probe/*.jsonl"), key=lambda file: file.stat().st_mtime)
     records = read_records(files[-1].read_bytes().splitlines())
     profile = json.loads((Path(deploy.json["bundle"]) / "profile.json").read_text())
-    rollback = scene.invoke("rollback", "--json")
-    return Taken(kind, profile, records, answers, before, picture(package), rollback)
+    scene.invoke("rollback")
+    return Taken(kind, profile, records, answers, before, picture(package))
 
 
-@contextmanager
-def taking(kind: Kind, folder: Path) -> Iterator[Taken]:
-    scene = Scene.make(folder)
-    scene.invoke("lab-up", "--sglang", kind.version, "--load-seconds", "0.3")
-    try:
-        yield take(scene, kind)
-    finally:
+@pytest.fixture(scope="module")
+def scene_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Scene]]:
+    """The project whose lab runs a release; one for all kinds of it."""
+    scenes: dict[str, Scene] = {}
+
+    def of(version: str) -> Scene:
+        if version not in scenes:
+            scenes[version] = Scene.make(tmp_path_factory.mktemp("project"))
+            scenes[version].invoke("lab-up", "--sglang", version, "--load-seconds", "0.3")
+        return scenes[version]
+
+    yield of
+    for scene in scenes.values():
         scene.invoke("lab-down")
 
 
 @pytest.fixture(scope="module", params=KINDS, ids=lambda kind: kind.name)
-def taken(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Taken]:
-    with taking(request.param, tmp_path_factory.mktemp("project")) as found:
-        yield found
+def taken(request: pytest.FixtureRequest, scene_of: Callable[[str], Scene]) -> Taken:
+    return take(scene_of(request.param.version), request.param)
 
 
 @pytest.fixture(scope="module")
-def adaptive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Taken]:
+def adaptive(scene_of: Callable[[str], Scene]) -> Taken:
     """0.5.12 v1, whose own policy chooses among 1, 2 and 5 steps."""
-    with taking(ADAPTIVE, tmp_path_factory.mktemp("project")) as found:
-        yield found
+    return take(scene_of(ADAPTIVE.version), ADAPTIVE)
 
 
 def replay(acceptance: Acceptance, kind: Kind, text: str, tokens: int) -> list[int]:

@@ -119,6 +119,23 @@ def test_bytes_go_through_untouched(host: Installation, data: bytes) -> None:
     assert host.workers[0].read_bytes() == data
 
 
+def test_the_new_bytes_are_on_the_disk_before_they_take_the_name_and_the_name_after(
+    host: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    rename = os.rename
+    monkeypatch.setattr(
+        os, "fsync", lambda descriptor: seen.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
+    )
+    monkeypatch.setattr(os, "rename", lambda source, to: (seen.append(f"rename to {to}"), rename(source, to)))
+    worker = host.workers[0]
+    host.backup(files=[host.entry(worker, ORIGINAL, PATCHED)])
+    seen.clear()
+    host.journal.apply("run-1", {str(worker): PATCHED})
+    log, temporary = f"{host.folder}/state/journal.jsonl", f"{worker}.eaglelab-{os.getpid()}.tmp"
+    assert seen == [log, temporary, f"rename to {worker}", str(host.package), log]
+
+
 def test_stale_bytecode_is_removed_by_patch_and_rollback_and_others_stay(host: Installation) -> None:
     stale = [Path(py_compile.compile(str(worker)) or "") for worker in host.workers]
     other = stale[0].with_name("eagle_worker_utils.cpython-311.pyc")
