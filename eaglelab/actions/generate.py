@@ -14,7 +14,7 @@ from eaglelab.context import Context
 from eaglelab.errors import HostError
 from eaglelab.profile.bench import BENCH_DEFINITIONS, BenchResult, RequestSample, summarise_bench
 from eaglelab.remote.hints import AgentFailure
-from eaglelab.server.prompts import prompt
+from eaglelab.server.prompts import as_request, prompt
 from eaglelab.server.setting import setting_name
 
 __all__ = ["GENERATE", "MEASURE", "UNMEASURED", "to_sample"]
@@ -55,7 +55,7 @@ def _ask(context: Context, text: str, rid: str, tokens: int, temperature: float,
         context.say.progress(f"{beat['tokens']} of {tokens} tokens")
 
     body = {
-        "text": text,
+        **as_request(text, context.found.server_info),
         "rid": rid,
         "sampling_params": {"max_new_tokens": tokens, "temperature": temperature, "ignore_eos": True},
     }

@@ -27,7 +27,7 @@ Say = Callable[[str], None]
 class LabOptions:
     """What a lab is made from.
 
-    `load_seconds` is the wall time of a server's load; `clock_rate` how much faster than wall time the simulated
+    `load_seconds` is the wall time of a server's load, its warm-up pause included; `clock_rate` how much faster than wall time the simulated
     GPU's clock runs; `model` a file like `default-model.yaml`; `port` 0 takes a free one.
     """
 

@@ -5,7 +5,10 @@ Random or repeated text gives absurd accept lengths, so every request of a measu
 
 from __future__ import annotations
 
-__all__ = ["PROMPTS", "prompt"]
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["PROMPTS", "as_request", "prompt"]
 
 PROMPTS = (
     "Explain to a new colleague how a hash table works, with its worst case and what to do about it.",
@@ -30,3 +33,14 @@ def prompt(number: int) -> str:
     """
     round_number, index = divmod(number, len(PROMPTS))
     return f"({round_number + 1}) {PROMPTS[index]}" if round_number else PROMPTS[index]
+
+
+def as_request(text: str, server_info: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a `/generate` body that carries a prompt, as this server takes it.
+
+    A server without a tokenizer (`--skip-tokenizer-init`) takes ids only: each byte of the text then stands for one,
+    away from the low ids that models reserve.
+    """
+    if server_info.get("skip_tokenizer_init"):
+        return {"input_ids": [byte + 16 for byte in text.encode()]}
+    return {"text": text}

@@ -75,9 +75,13 @@ def test_a_server_gets_its_variables_whole_and_no_open_file_of_ours(server_host:
     env = Path(f"/proc/{record['pid']}/environ").read_bytes().split(b"\0")
     assert b"A=one two; $HOME\n" in env
     assert f"{MARK}={server_host.folder}/state".encode() in env
-    for pid in (record["pid"], record["session"]):
-        opened = {name.name: str(name.readlink()) for name in Path(f"/proc/{pid}/fd").iterdir()}
-        assert opened == {"0": os.devnull, "1": str(server_host.log), "2": str(server_host.log)}
+    wanted = {"0": os.devnull, "1": str(server_host.log), "2": str(server_host.log)}
+    both = (record["pid"], record["session"])
+    until(lambda: [opened(pid) for pid in both] == [wanted, wanted], "both have nothing open but their streams")
+
+
+def opened(pid: int) -> dict[str, str]:
+    return {entry.name: str(entry.readlink()) for entry in Path(f"/proc/{pid}/fd").iterdir()}
 
 
 def test_how_a_server_ended_is_recorded_at_once(server_host: ServerHost) -> None:

@@ -209,8 +209,7 @@ def _launch(args: ServerArgs, release: Release, version: str, children: _Childre
         engine.max_total_num_tokens = _await_ready(children.processes[rank], pipes[rank], rank, release)
     routes = Routes(args, release, version, engine, config, settings.clock_rate)
     server = _Server(args, release, routes, engine, children)
-    seconds = settings.load_seconds if args.load_seconds is None else args.load_seconds
-    asyncio.run(server.run(min(1.0, seconds / 4), 5.0 / settings.clock_rate))
+    asyncio.run(server.run(settings.load_times(args.load_seconds)[1], 5.0 / settings.clock_rate))
 
 
 def main(argv: Sequence[str], version: str) -> int:

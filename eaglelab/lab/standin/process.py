@@ -94,7 +94,7 @@ def run_scheduler(
 def _load(args: ServerArgs, release: Release, settings: Settings, rank: int, memory: Path) -> None:
     """Take the load's time, line by line, and the GPU memory from the first weights on."""
     model = settings.model
-    seconds = settings.load_seconds if args.load_seconds is None else args.load_seconds
+    seconds = settings.load_times(args.load_seconds)[0]
     start = time.monotonic()
     lines = logs.load_lines(
         args, release, seconds, model["kv_cache_tokens"], model["context_length"], model["weights_mib"] / 1024

@@ -18,3 +18,12 @@ class Settings:
         self.load_seconds: float = data["load_seconds"]
         self.clock_rate: float = data["clock_rate"]
         self.model: dict[str, Any] = data["model"]
+
+    def load_times(self, asked: float | None) -> tuple[float, float]:
+        """Wall seconds until the port opens, and from then until the warm-up request; together they are the load.
+
+        `asked`: the command line's own load time, if it has one.
+        """
+        seconds = self.load_seconds if asked is None else asked
+        warm_up = min(1.0, seconds / 4)
+        return seconds - warm_up, warm_up

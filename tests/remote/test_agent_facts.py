@@ -1,0 +1,93 @@
+"""What a host is: which SGLang its Python would run, found without importing it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hostkit import ORIGINAL, digest
+from linkkit import wrapper
+from serverkit import free_port
+
+from eaglelab.remote.agent.facts import facts, find_package
+from eaglelab.remote.agent.journal import Journal
+from eaglelab.remote.agent.wire import AgentError
+
+WORKER = "srt/speculative/eagle_worker.py"
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout whose package raises when it is imported; the Python of the test finds it."""
+    package = tmp_path / "checkout/python/sglang"
+    (package / WORKER).parent.mkdir(parents=True)
+    (package / WORKER).write_bytes(ORIGINAL)
+    (package / "__init__.py").write_text("raise SystemExit('imported')\n")
+    (package / "_version.py").write_text("__version__ = version = '0.5.9'\n")
+    monkeypatch.setenv("PYTHONPATH", f"{package.parent}:{os.environ['PYTHONPATH']}")
+    return tmp_path / "checkout"
+
+
+def look(tmp_path: Path, **changes: Any) -> dict[str, Any]:
+    arguments = {
+        "python": sys.executable,
+        "sglang": None,
+        "targets": [WORKER, "srt/speculative/eagle_worker_v2.py"],
+        "port": free_port(),
+        "log": str(tmp_path / "server.log"),
+    }
+    return facts(Journal(str(tmp_path / "state")), **{**arguments, **changes})
+
+
+def test_everything_a_plan_needs_comes_in_one_look_that_changes_nothing(checkout: Path, tmp_path: Path) -> None:
+    (tmp_path / "server.log").write_text("12345")
+    found = look(tmp_path)
+    package = checkout / "python/sglang"
+    assert (found["package"], found["sglang_version"]) == (str(package), "0.5.9")
+    assert {name: file["sha256"] for name, file in found["files"].items()} == {WORKER: digest(ORIGINAL)}
+    assert (found["port_holder"], found["port_is_ours"], found["log_size"]) == (None, False, 5)
+    assert (found["manifest"], found["states"], found["loads"]) == (None, [], {})
+    assert found["writable"] == {WORKER: True}
+    assert not (tmp_path / "state").exists()
+
+
+@pytest.mark.parametrize("below", ["", "python", "python/sglang"])
+def test_a_configured_checkout_may_be_named_by_any_of_its_folders(checkout: Path, tmp_path: Path, below: str) -> None:
+    assert look(tmp_path, sglang=str(checkout / below))["package"] == str(checkout / "python/sglang")
+
+
+def test_a_checkout_that_the_python_does_not_import_is_refused(checkout: Path, tmp_path: Path) -> None:
+    (tmp_path / "other/sglang/srt").mkdir(parents=True)
+    with pytest.raises(AgentError, match="a patch there would never run") as refused:
+        find_package(sys.executable, str(tmp_path / "other"), str(tmp_path))
+    assert refused.value.code == "other-sglang"
+
+
+def test_a_host_without_sglang_is_named(tmp_path: Path) -> None:
+    for configured in (None, str(tmp_path)):
+        with pytest.raises(AgentError) as refused:
+            find_package(sys.executable, configured, str(tmp_path))
+        assert refused.value.code == "no-sglang"
+
+
+def test_a_site_that_prints_and_a_python_that_reads_do_not_disturb(checkout: Path, tmp_path: Path) -> None:
+    python = wrapper(tmp_path, "python", f'echo "SGLang says hello"; cat; exec {sys.executable} "$@"')
+    assert find_package(python, None, str(tmp_path)) == str(checkout / "python/sglang")
+
+
+@pytest.mark.parametrize(
+    ("text", "what"), [("exit 3", "failed"), ("echo broken site >&2; exit 1", "failed: broken site")]
+)
+def test_a_python_that_fails_is_named_with_what_it_says(tmp_path: Path, text: str, what: str) -> None:
+    python = wrapper(tmp_path, "python", text)
+    with pytest.raises(AgentError, match=what) as refused:
+        find_package(python, None, str(tmp_path))
+    assert refused.value.code == "no-python"
+
+
+def test_a_python_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(AgentError, match="cannot run /none: No such file"):
+        find_package("/none", None, str(tmp_path))
