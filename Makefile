@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 LAB_RELEASES ?= 0.5.9 0.5.12 0.5.16 0.5.23
 
-.PHONY: help demo test lint format bench-deploy bench-probe clean
+.PHONY: help demo test lint format matrix bench-deploy bench-probe clean
 help:            ## show this
 	@grep -E '^[a-z-]+: .*##|^[a-z-]+:  +##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 16
 
@@ -24,6 +24,7 @@ demo: $(VENV)/.run                 ## the whole road on the embedded lab: deploy
 test: $(VENV)/.dev                 ## all tests; those on OpenSSH's sshd where there is one
 	@sh tests/ensure-sshd
 	@$(BIN)/python -m eaglelab.lab.fetch $(LAB_RELEASES)
+	@$(BIN)/python tests/matrix/matrix.py --families --fetch
 	$(BIN)/python -m pytest $(TESTS)
 
 lint: $(VENV)/.dev                 ## lint, format and types
@@ -34,6 +35,9 @@ lint: $(VENV)/.dev                 ## lint, format and types
 format: $(VENV)/.dev               ## put the code into shape
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+
+matrix: $(VENV)/.run               ## the patches on the workers of every SGLang release
+	@$(BIN)/python tests/matrix/matrix.py
 
 bench-deploy: $(VENV)/.run         ## how long deploy-profiling takes on the lab with a load of 3 s (goal: 8 s)
 	@$(BIN)/python tests/benchmarks/deploy.py

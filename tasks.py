@@ -287,7 +287,7 @@ def patch_check(c: Context, file=None, out=None, patch="eagle3-profile", json=Fa
         "port": "of its SSH server, else a free one",
     }
 )
-def lab_up(c: Context, sglang="0.5.9", load_seconds="3", clock_rate="5", model=None, port="0", json=False, debug=False):  # type: ignore[no-untyped-def]
+def lab_up(c: Context, sglang="0.5.9", load_seconds="3", clock_rate="8", model=None, port="0", json=False, debug=False):  # type: ignore[no-untyped-def]
     """Bring the embedded lab up: host `sim`, simulated GPU."""
 
     def work(outcome: Any, say: Any) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from eaglelab.actions.base import Action, NoArguments
 from eaglelab.context import Context
+from eaglelab.patching.marker import comes_with
 from eaglelab.remote.hints import AgentFailure
 
 __all__ = ["BACKUP", "PATCH", "operator"]
@@ -26,24 +27,22 @@ def _module_paths(context: Context) -> dict[str, bytes]:
     return {posixpath.join(context.facts["package"], to): data for to, data in context.found.modules.items()}
 
 
-def _existing(context: Context, path: str) -> dict[str, Any] | None:
+def _existing(context: Context, path: str) -> tuple[dict[str, Any] | None, bytes]:
     try:
-        return context.client.call("read", path=path)
+        return context.client.call_bytes("read", path=path)
     except AgentFailure as error:
         if error.code == "no-such-file":
-            return None
+            return None, b""
         raise
 
 
 def _module_entry(context: Context, path: str, data: bytes) -> dict[str, Any]:
-    """The manifest's entry for a file that the patch brings along."""
-    found = _existing(context, path)
-    known = {entry["path"]: entry for entry in (context.facts["manifest"] or {"files": []})["files"]}
-    digest, patched = found["sha256"] if found else None, hashlib.sha256(data).hexdigest()
-    # What we put there has no original, also where no manifest remembers it; anything else of that name is somebody's.
-    original = known[path]["original"] if path in known else None if digest == patched else digest
+    """The manifest's entry for a file that the patch brings along: no original, unless somebody had one of that name."""
+    found, before = _existing(context, path)
+    digest = found["sha256"] if found else None
+    original = None if comes_with(context.spec.id, before) else digest
     owner = found or context.facts["files"][next(iter(context.facts["files"]))]
-    return _entry(path, owner, found=digest, original=original, patched=patched)
+    return _entry(path, owner, found=digest, original=original, patched=hashlib.sha256(data).hexdigest())
 
 
 def _entry(path: str, owner: Mapping[str, Any], **digests: str | None) -> dict[str, Any]:

@@ -57,7 +57,7 @@ def _run(context: Context, args: PlanArguments) -> dict[str, Any]:
         context.say.line(f"  {plan.path}: {_in_words(plan)}")
     if context.options.check:
         context.say.diff(context.found.diff)
-    return {"changes": len(changes), "files": [plan.path for plan in plans]}
+    return {"changes": len(changes), "files": [plan.path for plan in plans], "records": spec.records}
 
 
 def _in_words(plan: FilePlan) -> str:

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from eaglelab.actions.base import Action, Arguments
 from eaglelab.context import Context
-from eaglelab.errors import AttentionError, HostError
+from eaglelab.errors import AttentionError, EaglelabError, HostError
 
 __all__ = ["FAIL", "ROLLBACK", "say_by_folder"]
 
@@ -33,7 +33,12 @@ class FailArguments(Arguments):
 
 
 def _rollback(context: Context, args: RollbackArguments) -> dict[str, Any]:
-    stopped = context.client.call("stop", silence=90, run=context.run, grace=args.grace)
+    try:
+        stopped = context.client.call("stop", silence=90, run=context.run, grace=args.grace)
+    except EaglelabError:
+        # A server that does not end keeps the code it has loaded; the files need not wait for it.
+        context.client.call("rollback", run=context.run)
+        raise
     result = context.client.call("rollback", run=context.run)
     context.bundle.json("rollback.json", {"server": stopped, **result})
     if stopped["stopped"]:

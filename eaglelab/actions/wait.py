@@ -10,6 +10,7 @@ from eaglelab.actions.base import Action, NoArguments
 from eaglelab.actions.serve import mark_records
 from eaglelab.context import Context
 from eaglelab.errors import HostError
+from eaglelab.server.prompts import as_request
 from eaglelab.server.readiness import Budgets, Look, State, Waiting, wait_until_ready
 
 __all__ = ["WAIT", "read_server_info"]
@@ -46,18 +47,17 @@ class _HostProbe:
         return context.client.call_bytes("poll", path=self._path, offset=offset, http=http)
 
     def one_token(self) -> str | None:
-        for prompt in ({"text": "Hello"}, {"input_ids": [1, 2, 3]}):  # ids: for a server without a tokenizer
-            answer = self._http(
-                "POST", "/generate", {**prompt, "sampling_params": {"max_new_tokens": 1, "temperature": 0}}, 60.0
-            )
-            body = answer.get("body")
-            if (
-                answer.get("status") == 200
-                and isinstance(body, dict)
-                and body.get("meta_info", {}).get("completion_tokens", 0) >= 1
-            ):
-                return None
-        return f"/generate says {answer.get('status') or answer.get('error')}"
+        # First whether it has a tokenizer: a text that it cannot take stays with it as a request that never ends, and
+        # its shutdown then waits for that request.
+        if not self._context.found.server_info:
+            read_server_info(self._context)
+        request = as_request("Hello", self._context.found.server_info)
+        sampling = {"max_new_tokens": 1, "temperature": 0}
+        answer = self._http("POST", "/generate", {**request, "sampling_params": sampling}, 60.0)
+        body = answer.get("body")
+        if answer.get("status") != 200 or not isinstance(body, dict):
+            return f"/generate says {answer.get('status') or answer.get('error')}"
+        return None if body.get("meta_info", {}).get("completion_tokens", 0) >= 1 else "/generate gave none"
 
 
 def _key(context: Context) -> str:
@@ -66,6 +66,7 @@ def _key(context: Context) -> str:
 
 
 def _wait(context: Context, _: NoArguments) -> dict[str, Any]:
+    context.found.server_info = {}
     mark = context.log
     earlier = context.facts["loads"].get(_key(context), [])
     expected = earlier[-1] if earlier else context.host.expected_load
@@ -87,7 +88,6 @@ def _wait(context: Context, _: NoArguments) -> dict[str, Any]:
     if context.found.started:
         with contextlib.suppress(HostError):  # an estimate for next time is not worth the load that just ended well
             context.client.call("loaded", key=_key(context), seconds=ready.elapsed)
-    read_server_info(context)
     mark_records(context)  # the server's own warm-up request has been decoded too
     label = f", {context.simulated}" if context.simulated else ""
     context.say.line(f"  ready after {ready.elapsed:.1f} s: health 200, process alive, a token came back{label}")

@@ -34,7 +34,7 @@ class LabOptions:
     root: Path
     sglang: str = "0.5.9"
     load_seconds: float = 3.0
-    clock_rate: float = 5.0
+    clock_rate: float = 8.0
     model: Path | None = None
     port: int = 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-__all__ = ["is_marked", "mark", "named", "split_lines", "strip"]
+__all__ = ["comes_with", "is_marked", "mark", "named", "split_lines", "strip"]
 
 _MARKER = re.compile(rb"# eaglelab:([A-Za-z0-9][A-Za-z0-9._-]*)")
 
@@ -25,6 +25,11 @@ def named(lines: Iterable[bytes]) -> dict[int, str]:
     """The patches that lines name anywhere in them, by line number from 1."""
     found = ((number, _MARKER.search(line)) for number, line in enumerate(lines, start=1))
     return {number: match[1].decode() for number, match in found if match}
+
+
+def comes_with(patch_id: str, module: bytes) -> bool:
+    """True for a file that the patch brings along, of whatever version: a line of it names the patch."""
+    return patch_id in named(split_lines(module)).values()
 
 
 def split_lines(source: bytes) -> list[bytes]:

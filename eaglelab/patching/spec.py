@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from eaglelab import yamlfile
 from eaglelab.checking import check
 from eaglelab.nearest import did_you_mean
+from eaglelab.patching.marker import comes_with
 from eaglelab.patching.place import AFTER, FIXED_PLACES, TEXT_PLACES, Place
 
 __all__ = ["Module", "PatchSpec", "Place", "Statement", "Target", "load_patch"]
@@ -56,7 +57,10 @@ class Target(_Model):
 
 
 class Module(_Model):
-    """A file that comes with the patch: from the patch's folder to a path below the sglang package."""
+    """A file that comes with the patch: from the patch's folder to a path below the sglang package.
+
+    A line of it names the patch (`# eaglelab:ID`), so that a copy found on a host is known to have no original.
+    """
 
     source: Text
     to: PackagePath
@@ -107,6 +111,9 @@ def load_patch(folder: Path) -> PatchSpec:
         if not (folder / module.source).is_file():
             what = f"'{module.source}' is not in the folder of the patch"
             raise doc.problem(what, "modules", number, "source", hint=f"put it into {folder}")
+        if not comes_with(spec.id, (folder / module.source).read_bytes()):
+            what = f"'{module.source}' does not say that it belongs to this patch"
+            raise doc.problem(what, "modules", number, "source", hint=f"give it a line '# eaglelab:{spec.id}'")
     taken = [AFTER + name for name in spec.statements if AFTER + name in (*FIXED_PLACES, *TEXT_PLACES)]
     if taken:
         name = taken[0].removeprefix(AFTER)

@@ -8,6 +8,7 @@ docs/probe.md defines every number that comes out.
 Two rules: never make the CPU wait for the GPU (except with EAGLE3_PROFILE_SYNC=1), and never break the server: an
 exception in here switches the probe off and says so once. What runs in every cycle is kept flat, for speed.
 """
+# eaglelab:eagle3-profile - by this line a file under this name is known to have come with the patch
 
 import itertools
 import json

@@ -3,6 +3,7 @@
 Stands alone: standard library, the host's own torch, Python 3.8 syntax. Nothing in here waits for the GPU: what is not
 on the CPU already is printed as `-`. An exception switches it off and says so once; the server goes on.
 """
+# eaglelab:verify-shapes - by this line a file under this name is known to have come with the patch
 
 import os
 import sys

@@ -40,7 +40,7 @@ def patched(planned, do):
 
 
 def test_a_plan_names_the_file_below_the_package_and_its_anchors(context, planned) -> None:
-    assert planned == {"changes": 1, "files": [TARGET]}
+    assert planned == {"changes": 1, "files": [TARGET], "records": True}
     line = next(line for line in said(context).splitlines() if TARGET in line)
     assert "lines to insert in EAGLEWorker; anchors at import" in line
     assert "/srv/sglang" not in line
@@ -114,6 +114,23 @@ def test_a_probe_of_ours_that_no_manifest_knows_has_no_original(fake, do) -> Non
     fake.files[PROBE_PATH] = PROBE
     for name in ("doctor", "plan", "backup", "patch", "rollback"):
         do(name)
+    assert PROBE_PATH not in fake.files
+
+
+def test_an_older_probe_that_no_manifest_knows_has_no_original_either(fake, do) -> None:
+    fake.files[PROBE_PATH] = b"# eaglelab:eagle3-profile\nprobe = None\n"
+    for name in ("doctor", "plan", "backup", "patch", "rollback"):
+        do(name)
+    assert PROBE_PATH not in fake.files
+
+
+def test_a_server_that_does_not_end_does_not_keep_the_files_from_their_originals(fake, do) -> None:
+    for name in ("doctor", "plan", "backup", "patch"):
+        do(name)
+    fake.fail["stop"] = refusal("not-stopped", "process 7 does not end")
+    with pytest.raises(AttentionError, match="process 7"):
+        do("rollback")
+    assert fake.files[WORKER_PATH] == WORKER
     assert PROBE_PATH not in fake.files
 
 

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from invoke import Collection, Program
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "actions"))
 from fake_host import PROJECT, Clock, FakeHost
 
 import tasks

@@ -56,17 +56,27 @@ class Scene:
     def invoke(self, *words: str, code: int | None = 0) -> Done:
         """Runs a command to its end; fails the test if it does not end with `code` (None: any)."""
         done = subprocess.run(
-            self.command(*words), cwd=self.folder, env=self.environment(), capture_output=True, text=True, timeout=120, check=False
+            self.command(*words),
+            cwd=self.folder,
+            env=self.environment(),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
         )
         if code is not None and done.returncode != code:
-            raise AssertionError(f"invoke {' '.join(words)} ended with {done.returncode}, not {code}:\n{done.stdout}\n{done.stderr}")
+            raise AssertionError(
+                f"invoke {' '.join(words)} ended with {done.returncode}, not {code}:\n{done.stdout}\n{done.stderr}"
+            )
         return Done(done.returncode, done.stdout, done.stderr)
 
     def killed_after(self, tasks: int, *words: str) -> int:
         """Runs a command whose controller gets SIGKILL once `tasks` tasks of its playbook are done. Returns its code."""
         driver = Path(__file__).with_name("kill_after.py")
         command = [sys.executable, str(driver), str(tasks), *words]
-        done = subprocess.run(command, cwd=self.folder, env=self.environment(), capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(
+            command, cwd=self.folder, env=self.environment(), capture_output=True, text=True, timeout=120, check=False
+        )
         if done.returncode not in (0, -signal.SIGKILL):
             raise AssertionError(f"{words} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
         return done.returncode

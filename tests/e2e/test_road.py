@@ -130,7 +130,20 @@ def test_the_bundle_tells_the_whole_story(road: Road) -> None:
     assert "$ sed -n '" in (bundle / "sed/eagle_worker.py.txt").read_text()
     events = [json.loads(line) for line in (bundle / "events.jsonl").read_text().splitlines()]
     done = [event["action"] for event in events if event["state"] == "ok"]
-    assert done == "doctor plan backup patch check_server stop start wait generate prove fetch_logs report".split()
+    assert done == [
+        "doctor",
+        "plan",
+        "backup",
+        "patch",
+        "check_server",
+        "stop",
+        "start",
+        "wait",
+        "generate",
+        "prove",
+        "fetch_logs",
+        "report",
+    ]
     assert json.loads((bundle / "server.json").read_text())["env"]["EAGLE3_PROFILE"] == "1"
 
 
@@ -174,4 +187,6 @@ def test_sglangs_own_lines_in_the_log_agree_with_the_probe(road: Road) -> None:
     found = road.scene.invoke("report", "--log", log, "--json").json["log"]
     (group,) = found["decode"]["groups"]
     assert group["running_requests"] == 1
-    assert group["accept_length"]["mean"] == pytest.approx(setting(road.deploy)["acceptance"]["accept_length"], rel=0.06)
+    assert group["accept_length"]["mean"] == pytest.approx(
+        setting(road.deploy)["acceptance"]["accept_length"], rel=0.06
+    )

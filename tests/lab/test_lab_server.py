@@ -70,7 +70,7 @@ def test_health_models_and_info_answer_as_the_release_does(server: Server) -> No
     for path in ("/get_server_info", "/server_info"):
         info = json.loads(server.ask(path)[1])
         assert info["version"] == "0.5.9"
-        assert info["simulated"] == {"label": "simulated GPU", "clock_rate": 5.0}
+        assert info["simulated"] == {"label": "simulated GPU", "clock_rate": 8.0}
         assert info["speculative_num_steps"] == 2
         assert info["internal_states"][0]["avg_spec_accept_length"] > 1.5
     assert server.ask("/flush_cache", method="POST")[0] == 200

@@ -107,3 +107,11 @@ def test_braces_other_than_the_names_are_left_alone(written):
 def test_a_statement_called_text_would_be_taken_for_the_place(written):
     with pytest.raises(InputError, match="'text' is taken"):
         written("  draft:\n", "  text:\n")
+
+
+def test_a_module_that_does_not_name_its_patch_is_refused(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "patch", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "patch" / "eaglelab_probe.py").write_text("probe = None\n")
+    with pytest.raises(InputError, match="does not say that it belongs to this patch") as error:
+        load_patch(tmp_path / "patch")
+    assert error.value.hint == "give it a line '# eaglelab:eagle3-profile'"

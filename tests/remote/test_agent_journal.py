@@ -130,11 +130,18 @@ def test_a_module_that_was_there_before_comes_back(host: Installation) -> None:
 
 
 def test_a_module_of_ours_that_no_manifest_remembers_is_removed_by_the_rollback(host: Installation) -> None:
-    host.module.write_bytes(MODULE)  # the state folder was lost: the plan takes it for an original
-    host.backup(files=[host.entry(host.module, MODULE, MODULE), *host.files()[1:]])
+    host.module.write_bytes(b"an older version of it\n")  # the state folder was lost
+    host.backup()
     host.apply()
     host.rollback()
     host.assert_original()
+
+
+def test_a_worker_that_a_patch_leaves_as_it_is_is_not_taken_away(host: Installation) -> None:
+    worker = host.workers[0]
+    host.backup(files=[host.entry(worker, ORIGINAL, ORIGINAL)])
+    host.rollback()
+    assert worker.read_bytes() == ORIGINAL
 
 
 def test_a_patched_file_without_a_manifest_is_backed_up_from_the_bytes_that_came_along(host: Installation) -> None:

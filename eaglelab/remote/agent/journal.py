@@ -77,8 +77,6 @@ class Journal(StateFolder):
         self, run: str, file: dict[str, Any], earlier: dict[str, Any] | None, data: bytes | None
     ) -> dict[str, Any]:
         path, original = file["path"], file["original"]
-        if earlier is None and original == file["patched"]:
-            original = None  # a file that the patch brings along and that is there already came from us
         if earlier is not None and earlier["original"] != original:
             self._supersede(run, file, earlier)
             earlier = None
