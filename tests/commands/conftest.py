@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from invoke import Collection, Program
-
 from fake_host import PROJECT, Clock, FakeHost
+from invoke import Collection, Program
 
 import tasks
 from eaglelab.commands import play
