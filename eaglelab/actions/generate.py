@@ -19,7 +19,7 @@ from eaglelab.server.setting import setting_name
 
 __all__ = ["GENERATE", "MEASURE", "UNMEASURED", "to_sample"]
 
-UNMEASURED = "eaglelab-off"
+UNMEASURED = "p=0/"
 """A request whose id begins so is left alone by the probe: measured and unmeasured rounds share one load."""
 
 _IDLE_BEFORE_FLUSH_S = 0.3
@@ -93,7 +93,7 @@ def _flush_probe(context: Context) -> None:
     if context.found.probe_folder is None:
         return
     context.sleep(_IDLE_BEFORE_FLUSH_S / context.clock_rate)
-    _ask(context, "Hello", f"{UNMEASURED}-flush-{context.run}", 1, 0.0, 60.0)
+    _ask(context, "Hello", f"{UNMEASURED}flush-{context.run}", 1, 0.0, 60.0)
 
 
 def _generate(context: Context, args: GenerateArguments) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def _measure(context: Context, args: MeasureArguments) -> dict[str, Any]:
         _ask(
             context,
             prompt(-1 - number),
-            f"{UNMEASURED}-warm-up-{number}-{context.run}",
+            f"{UNMEASURED}warm-up-{number}-{context.run}",
             args.output_len,
             args.temperature,
             args.silence,
@@ -140,7 +140,7 @@ def _measure(context: Context, args: MeasureArguments) -> dict[str, Any]:
         # In turn, and each first as often as second: a drift of the machine falls on both alike.
         for name in rounds if number % 2 == 0 else reversed(rounds):
             context.say.progress(f"request {number + 1} of {args.num_prompts}, probe {name}")
-            rid = f"{UNMEASURED if name == 'off' else 'eaglelab-on'}-{number}-{context.run}"
+            rid = f"{UNMEASURED if name == 'off' else ''}eaglelab-{number}-{context.run}"
             answer = _ask(context, prompt(number), rid, args.output_len, args.temperature, args.silence)
             context.bundle.json(f"requests/{setting}-{number:03d}-{name}.json", answer)
             samples[name].append(to_sample(answer, context.clock_rate))

@@ -75,7 +75,7 @@ def _lines(source: Source, place: Place, site: Site, function: ast.FunctionDef) 
 def _code(source: Source, place: Place, site: Site, function: ast.FunctionDef) -> str:
     args = [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)][1:]
     try:
-        return place.filled(batch=site.batch, bound=site.bound, args=args)
+        return place.filled(batch=site.batch, bound=site.bound, beside=site.beside, args=args)
     except IndexError:
         reason = f"{function.name} has not the parameters that '{place.name}' names"
         raise source.refuse(reason, [function.lineno]) from None

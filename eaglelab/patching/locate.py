@@ -10,13 +10,12 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from eaglelab.patching.place import NO_NAME
 from eaglelab.patching.source import Source
 from eaglelab.patching.spec import PatchSpec, Statement
 from eaglelab.patching.tree import Block, calls, dotted, functions, returns, without_docstring
 
 __all__ = ["Site", "has_no_entry", "locate"]
-
-NO_NAME = "None"
 
 
 @dataclass(frozen=True)
@@ -24,7 +23,8 @@ class Site:
     """The entry of a worker taken apart.
 
     `found` are the indices of the landmarks in `branch`, in their order; the last statement of `branch` is its only
-    return. `batch` and `bound` are the names that `{batch}` and `{bound}` stand for.
+    return. `batch` and `bound` are the names that `{batch}` and `{bound}` stand for; `beside` are all names that the
+    same result is bound to.
     """
 
     worker: ast.ClassDef
@@ -33,6 +33,7 @@ class Site:
     found: dict[str, int]
     batch: str
     bound: str
+    beside: tuple[str, ...]
 
     def statement(self, place: str) -> ast.stmt | None:
         """What a text for this place of the entry goes before; None where the landmark it follows is missing."""
@@ -63,7 +64,7 @@ def locate(source: Source, spec: PatchSpec) -> Site:
     for name, index in found.items():
         if branch[index] is last:
             raise source.refuse(f"the {name} statement is the return itself", [last.lineno])
-    return Site(worker, entry, branch, found, _batch(source, entry), _bound(branch, found, spec))
+    return Site(worker, entry, branch, found, _batch(source, entry), *_bound(branch, found, spec))
 
 
 def _classes(source: Source) -> list[ast.ClassDef]:
@@ -139,15 +140,15 @@ def _batch(source: Source, entry: ast.FunctionDef) -> str:
     return names[1]
 
 
-def _bound(branch: Block, found: dict[str, int], spec: PatchSpec) -> str:
-    """The name for `{bound}`: a preferred one, or the only one that the statement binds, or None."""
+def _bound(branch: Block, found: dict[str, int], spec: PatchSpec) -> tuple[str, tuple[str, ...]]:
+    """The name for `{bound}`: a preferred one, or the only one that the statement binds, or None. And all of them."""
     for name, index in found.items():
         wanted = spec.statements[name]
         if wanted.binds:
-            names = list(_bindings(branch[index], wanted))
+            names = tuple(_bindings(branch[index], wanted))
             preferred = [name for name in wanted.binds if name in names]
-            return (preferred or (names if len(names) == 1 else [NO_NAME]))[0]
-    return NO_NAME
+            return (preferred or (names if len(names) == 1 else [NO_NAME]))[0], names
+    return NO_NAME, ()
 
 
 def _bindings(statement: ast.stmt, wanted: Statement) -> Iterator[str]:

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from eaglelab.patching.marker import mark
 
-__all__ = ["AFTER", "FIXED_PLACES", "IMPORTS", "START", "TEXT_PLACES", "Place"]
+__all__ = ["AFTER", "FIXED_PLACES", "IMPORTS", "NO_NAME", "START", "TEXT_PLACES", "Place"]
 
 AFTER = "after "
 IMPORTS = "after imports"
 START = "start of function"
 FIXED_PLACES = (IMPORTS, START, "start of branch", "before return")
 TEXT_PLACES = ("before text", "after text")
+NO_NAME = "None"
+"""What stands for a name that a worker does not have."""
 
-_NAME = re.compile(r"\{(batch|bound|args\[(\d)\])\}")
+_NAME = re.compile(r"\{(batch|bound|args\[(\d)\]|bound\[(\w+)\])\}")
 _Text = Annotated[str, Field(min_length=1)]
 
 
@@ -43,13 +45,21 @@ class Place(BaseModel):
     when: str | None = None
     unless: str | None = None
 
-    def filled(self, *, batch: str, bound: str, args: Sequence[str]) -> str:
-        """The text for one file: `{batch}`, `{bound}` and `{args[N]}` stand for names in it, other braces for themselves.
+    def filled(self, *, batch: str, bound: str, beside: Collection[str] = (), args: Sequence[str]) -> str:
+        """The text for one file: the names in it that the braces stand for; other braces stand for themselves.
 
-        Raises IndexError where the function has no parameter N (`self` not counted).
+        `beside`: all names that the result of `{bound}` is bound to; `{bound[NAME]}` is NAME if it is among them, else None.
+        Raises IndexError where the function has no parameter N of `{args[N]}` (`self` not counted).
         """
         names = {"batch": batch, "bound": bound}
-        return _NAME.sub(lambda m: args[int(m[2])] if m[2] else names[m[1]], self.insert.rstrip("\n"))
+
+        def name(match: re.Match[str]) -> str:
+            whole, number, other = match.groups()
+            if number:
+                return args[int(number)]
+            return names[whole] if other is None else other if other in beside else NO_NAME
+
+        return _NAME.sub(name, self.insert.rstrip("\n"))
 
     def problem(self, patch_id: str) -> tuple[str, str] | None:
         """The key that does not go with the others and what is wrong with it; None where all is well."""
@@ -67,7 +77,7 @@ class Place(BaseModel):
         return self._problem_of_insert(patch_id)
 
     def _problem_of_insert(self, patch_id: str) -> tuple[str, str] | None:
-        for name, number in _NAME.findall(self.insert):
+        for name, number, _ in _NAME.findall(self.insert):
             if self.at == IMPORTS or (self.function and not number):
                 return "insert", f"'{{{name}}}' has no meaning in this place"
         why = _not_insertable(self.filled(batch="batch", bound="bound", args=["argument"] * 10), patch_id)

@@ -1,8 +1,9 @@
-"""Times the phases of SGLang's EAGLE decode loop with CUDA events. Put next to the worker by the eagle3-profile patch.
+"""Times the phases of SGLang's EAGLE decode loop with CUDA events, and lets request ids choose the step count.
 
-Stands alone: standard library, the host's own torch, Python 3.8 syntax. The patched worker calls, once a forward pass,
-`enter()`, and in a decode cycle then `begin(worker, batch)`, `mark(1)` after draft, `mark(2)` after verify, `mark(3)`
-after (re-)extend and `end(result of verify)`; later, where the release has it, `verified(worker, correct drafts)`.
+Put next to the worker by the eagle3-profile patch. Stands alone: standard library, the host's own torch, Python 3.8
+syntax. The patched worker calls, once a forward pass, `enter()`, and in a decode cycle then `begin(worker, batch)`,
+`mark(1)` after draft, `mark(2)` after verify, `mark(3)` after (re-)extend and `end(result of verify, graph or not)`;
+later, where the release has it, `verified(worker, correct drafts)`.
 docs/probe.md defines every number that comes out.
 
 Two rules: never make the CPU wait for the GPU (except with EAGLE3_PROFILE_SYNC=1), and never break the server: an
@@ -13,21 +14,22 @@ exception in here switches the probe off and says so once. What runs in every cy
 import itertools
 import json
 import os
+import re
 import statistics
 import sys
 import time
 import weakref
 from collections import Counter
 
-__all__ = ["VERSION", "Probe", "from_environment", "probe"]
+__all__ = ["VERSION", "Probe", "StepChooser", "from_environment", "probe"]
 
-VERSION = "1.1.0"
+VERSION = "1.2.0"
 SCHEMA = 1
 RING = 8  # cycles whose events may be outstanding; the host is at most two ahead
 IDLE_S = 0.25  # this long without decode before a forward pass writes what there is
 GAP_FACTOR = 5  # a cycle this many times longer than the median of a window before it is an outlier
 GAP_WINDOW = 8
-OFF = "eaglelab-off"  # requests whose id starts so are not measured
+RID = re.compile(r"(?:k=(\d{1,3})/)?(?:p=([01])/)?(?:k=(\d{1,3})/)?", re.ASCII)  # how a request id may begin
 
 PHASES = ("draft", "verify", "extend", "other", "total")
 TITLES = {"draft": "Draft steps:", "verify": "Target verify:", "extend": "Draft re-extend:", "other": "Other overhead:"}
@@ -42,15 +44,15 @@ class Cycle:
     The fifth boundary is the first one of `next`, the cycle after. Made once for each slot of the ring.
     """
 
-    __slots__ = ("copied", "correct", "events", "graph", "held", "host", "lens", "next", "reason", "result", "size")
-    __slots__ += ("steps",)
+    __slots__ = ("asked", "copied", "correct", "events", "graph", "held", "host", "lens", "next", "reason", "result")
+    __slots__ += ("size", "steps")
 
     def __init__(self, events):
         self.events, self.host = events, [0.0] * 4
 
     def start(self, size, reason):
         self.size, self.reason = size, reason
-        self.next = self.steps = self.graph = self.host[3] = None
+        self.next = self.steps = self.asked = self.graph = self.host[3] = None
         self.correct = self.held = self.result = self.lens = self.copied = None
 
     def times_ms(self):
@@ -108,7 +110,7 @@ class Block:
 
     def __init__(self, steps, size):
         self.steps, self.size = steps, size
-        self.cycles = []  # of each: why it is not kept, correct drafts, graph or not, times_ms if kept
+        self.cycles = []  # of each: why it is not kept, correct drafts, graph or not, asked, times_ms if kept
         self.recent, self.limit = [], float("inf")  # ms; a total above the limit is an outlier
 
     def add(self, cycle):
@@ -122,15 +124,15 @@ class Block:
             if len(self.recent) == GAP_WINDOW:
                 self.limit = GAP_FACTOR * statistics.median(self.recent)
                 self.recent.clear()
-        self.cycles.append((reason, cycle.correct, cycle.graph, times))
+        self.cycles.append((reason, cycle.correct, cycle.graph, cycle.asked, times))
 
     def record(self):
         """What the cycles add up to, under the names of docs/probe.md; the block is empty after."""
         cycles, self.cycles = self.cycles, []
         reasons, graphs = Counter(cycle[0] for cycle in cycles), Counter(cycle[2] for cycle in cycles)
-        known = [correct for _, correct, _, _ in cycles if correct is not None]
+        known = [correct for _, correct, _, _, _ in cycles if correct is not None]
         drafts = Counter(itertools.chain.from_iterable(known))
-        kept = [(correct, times) for _, correct, _, times in cycles if times is not None]
+        kept = [(correct, times) for _, correct, _, _, times in cycles if times is not None]
         record = {
             "steps": self.steps,
             "batch_size": self.size,
@@ -147,16 +149,117 @@ class Block:
             record[key] = {phase: [round(times[clock][i], 4) for _, times in kept] for i, phase in enumerate(PHASES)}
         if graphs[True] or graphs[False]:
             record["graph"] = {"cuda_graph": graphs[True], "eager": graphs[False]}
+        asked = Counter(cycle[3] for cycle in cycles if cycle[3] is not None)
+        if asked:
+            record["steps_from_rid"] = [
+                {"wanted": wanted, "active": self.steps, "why": why, "cycles": count}
+                for (wanted, why), count in asked.items()
+            ]
         return record
+
+
+class StepChooser:
+    """Lets request ids choose the step count, through the worker's AdaptiveController, whose own policy rests.
+
+    Every rank sees the same ids in the same cycle, so all of them switch together without a word between them. Where
+    measuring is off, it stands in for the probe.
+    """
+
+    def __init__(self, out=None):
+        self._out = out or _log
+        self._worker = self._controller = self._launched = self._target = self._rids = None
+        self._asked = None, None  # steps that the batch asks for, why it does not get them
+        self._said = set()
+        self.enter = self.mark = self.end = self.verified = _nothing
+
+    def begin(self, worker, batch):
+        """A decode cycle begins. What its requests ask for is made so where the controller would decide itself."""
+        try:
+            rids = [req.rid for req in getattr(batch, "reqs", None) or ()]
+            if rids and rids != self._rids:
+                if self._worker is None:
+                    self._take_over(worker)
+                self._rids = rids
+                self._choose({_read(rid)[0] for rid in rids})
+        except Exception as error:
+            self._turn_off(error)
+
+    def asked(self, active):
+        """The steps that this cycle's requests asked for (None: no one count), and why `active` are not these."""
+        wanted, why = self._asked
+        return wanted, "not yet" if why is None and wanted not in (None, active) else why
+
+    def _take_over(self, worker):
+        self._worker, self._launched = worker, _steps(worker)
+        self._controller = controller = getattr(worker, "adaptive_controller", None)
+        if controller is None:
+            self._say("EAGLE3_STEPS inactive: the worker has no adaptive controller")
+        elif hasattr(type(controller), "activate_step_by_batch"):
+            # From 0.5.13 on: KV room is kept for the largest step count, so a cycle may begin with another one.
+            controller.activate_step_by_batch, controller.on_verify_complete = self._activate, _nothing
+        else:
+            # KV room is kept for the step count at hand, which therefore changes after a cycle only.
+            controller.on_verify_complete = self._activate
+        if controller is not None:
+            candidates = ",".join(map(str, controller.candidate_steps))
+            self._say("EAGLE3_STEPS active: launched with %d steps, captured %s" % (self._launched, candidates))
+
+    def _choose(self, wanted):
+        if len(wanted) > 1:
+            self._target, self._asked = None, (None, "requests differ")
+        else:
+            (steps,) = wanted
+            why = None if steps is None else self._obstacle(steps)
+            # Whoever asks for nothing, or for what cannot be had, gets what the launch asked for.
+            self._target = self._launched if steps is None or why else steps
+            self._asked = steps, why
+        steps, why = self._asked
+        if why and self._asked not in self._said:
+            self._said.add(self._asked)  # bounded: an id has three digits for it
+            self._say("EAGLE3_STEPS k=%s served unchanged: %s" % ("?" if steps is None else steps, why))
+
+    def _obstacle(self, steps):
+        if self._controller is None:
+            return "no controller"
+        return None if steps in self._controller.candidate_steps else "not captured"
+
+    def _activate(self, *_args, **_kwargs):
+        """In place of the controller's own decision."""
+        try:
+            if self._target is not None and self._target != self._worker.speculative_num_steps:
+                self._controller._activate(self._target)
+        except Exception as error:
+            self._turn_off(error)
+
+    def _say(self, text):
+        # A log that only one rank cannot write to must not make that rank choose otherwise.
+        try:
+            self._out(text)
+        except Exception:
+            return
+
+    def _turn_off(self, error):
+        global probe
+        if probe is self:
+            probe = None
+        for name in ("activate_step_by_batch", "on_verify_complete"):
+            getattr(self._controller, "__dict__", {}).pop(name, None)
+        self.begin, self._asked = _nothing, (None, "off")
+        self._say("EAGLE3_STEPS off: %s: %s" % (type(error).__name__, error))
 
 
 class Probe:
     """Turns marks into blocks. One per process; the constructor's arguments are the settings of docs/probe.md.
 
     `clock` (host seconds), `now` (unix seconds), `out` (takes one text for the log) and `torch` can be replaced.
+    `chooser` is told of each cycle first, and outlives the probe: what goes wrong on one rank only, such as a full disk,
+    must not change the steps of that rank.
     """
 
-    def __init__(self, every=100, warmup=10, sync=False, directory=None, torch=None, clock=None, now=None, out=None):
+    def __init__(
+        self, every=100, warmup=10, sync=False, directory=None, torch=None, clock=None, now=None, out=None, chooser=None
+    ):
+        self._chooser = chooser
         self._every, self._warmup, self._sync, self._directory = every, warmup, sync, directory
         self._torch = torch
         self._clock, self._now, self._out = clock or time.perf_counter, now or time.time, out or _log
@@ -187,6 +290,8 @@ class Probe:
 
     def begin(self, worker, batch):
         """A decode cycle begins."""
+        if self._chooser is not None:
+            self._chooser.begin(worker, batch)
         try:
             if self._open is not None:
                 # The worker raised before end(): its cycle is forgotten, and with it where the one before ended.
@@ -203,7 +308,7 @@ class Probe:
             # New requests come with a prefill, or (disaggregated) at the end of the list.
             seen = size, reqs and reqs[-1].rid
             if prefilled or seen != self._seen:
-                self._seen, self._muted = seen, any(str(req.rid).startswith(OFF) for req in reqs or ())
+                self._seen, self._muted = seen, not all(_read(req.rid)[1] for req in reqs or ())
             if self._muted:
                 self._skipped += 1
                 self._interrupt("batch_change", "batch_change")
@@ -237,6 +342,8 @@ class Probe:
                     if self._steps is not None:
                         cycle.reason = cycle.reason or "steps_change"
                     self._steps = steps
+                if self._chooser is not None:
+                    cycle.asked = self._chooser.asked(steps)
                 # The GPU has the draft to do, so what follows here costs it nothing.
                 self._harvest()
         except Exception as error:
@@ -362,18 +469,27 @@ class Probe:
     def _turn_off(self, error):
         global probe
         if probe is self:
-            probe = None
+            probe = self._chooser
         self._ring, self._open, self._last = [], None, None  # lets the events and a held result go
         # The worker holds this probe until its pass ends.
         self.enter = self.begin = self.mark = self.end = self.verified = _nothing
+        if self._chooser is not None:
+            self.begin = self._chooser.begin
         try:
             self._out("EAGLE3_PROF probe off: %s: %s" % (type(error).__name__, error))
         except Exception:
             return
 
 
-def _nothing(*_args):
+def _nothing(*_args, **_kwargs):
     pass
+
+
+def _read(rid):
+    """The steps that a request id asks for (None: none) and whether the request is measured."""
+    steps, measured, later = RID.match(str(rid)).groups()
+    steps = steps or later
+    return None if steps is None else int(steps), measured != "0"
 
 
 def _text(block):
@@ -425,19 +541,21 @@ def _log(text):
 
 
 def from_environment(environ):
-    """The probe that EAGLE3_PROFILE and its companions ask for; None when it is unset or 0."""
+    """What EAGLE3_PROFILE and EAGLE3_STEPS_FROM_RID ask for: a probe, a chooser alone, or None where both are unset or 0."""
+    chooser = StepChooser() if environ.get("EAGLE3_STEPS_FROM_RID", "") not in ("", "0") else None
     if environ.get("EAGLE3_PROFILE", "") in ("", "0"):
-        return None
+        return chooser
     try:
         return Probe(
             every=max(1, int(environ.get("EAGLE3_PROFILE_EVERY", 100))),
             warmup=int(environ.get("EAGLE3_PROFILE_WARMUP", 10)),
             sync=environ.get("EAGLE3_PROFILE_SYNC", "") not in ("", "0"),
             directory=environ.get("EAGLE3_PROFILE_DIR") or None,
+            chooser=chooser,
         )
     except ValueError as error:
         _log("EAGLE3_PROF probe off: %s" % error)
-        return None
+        return chooser
 
 
 probe = from_environment(os.environ)

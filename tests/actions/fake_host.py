@@ -258,7 +258,7 @@ class FakeHost:
         return {"status": 200, "body": {"simulated": {"label": "simulated GPU", "clock_rate": 5.0}}}
 
     def op_generate(self, body: Any, **_: Any) -> Any:
-        if self.record and self.record.get("probe_folder") and not body["rid"].startswith("eaglelab-off"):
+        if self.record and self.record.get("probe_folder") and not body["rid"].startswith("p=0/"):
             if not self.proved:
                 self.files[LOG] += self.canary
                 self.proved = True

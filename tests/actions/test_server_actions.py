@@ -219,7 +219,7 @@ def test_after_generate_a_request_of_one_token_makes_the_probe_write_what_it_hol
     do("start")
     do("generate")
     flush = fake.calls[-1][1]["body"]
-    assert flush["rid"].startswith("eaglelab-off-flush")
+    assert flush["rid"].startswith("p=0/flush")
     assert flush["sampling_params"]["max_new_tokens"] == 1
 
 
@@ -250,12 +250,12 @@ def test_measure_sends_each_prompt_with_and_without_the_probe_in_turn(planned, f
     found = do("measure", num_prompts=2, output_len=32, warmup=1)
     rids = [args["body"]["rid"].rsplit("-", 4)[0] for op, args in fake.calls if op == "generate"]
     assert rids == [
-        "eaglelab-off-warm-up-0",
-        "eaglelab-off-0",
-        "eaglelab-on-0",
-        "eaglelab-on-1",
-        "eaglelab-off-1",
-        "eaglelab-off-flush",
+        "p=0/warm-up-0",
+        "p=0/eaglelab-0",
+        "eaglelab-0",
+        "eaglelab-1",
+        "p=0/eaglelab-1",
+        "p=0/flush",
     ]
     assert found["steps"] == 2
     assert found["off"]["requests"] == found["on"]["requests"] == 2

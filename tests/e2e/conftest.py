@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from scene import Scene
@@ -13,3 +13,19 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     made.invoke("lab-up", "--load-seconds", "0.5")
     yield made
     made.invoke("lab-down")
+
+
+@pytest.fixture(scope="module")
+def scene_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Scene]]:
+    """The project whose lab runs a release; one for all that a module does with it."""
+    scenes: dict[str, Scene] = {}
+
+    def of(version: str) -> Scene:
+        if version not in scenes:
+            scenes[version] = Scene.make(tmp_path_factory.mktemp("project"))
+            scenes[version].invoke("lab-up", "--sglang", version, "--load-seconds", "0.3")
+        return scenes[version]
+
+    yield of
+    for scene in scenes.values():
+        scene.invoke("lab-down")

@@ -5,18 +5,17 @@ The lab's model says which drafts are right, so what the probe should have count
 
 from __future__ import annotations
 
-import http.client
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from lab_kinds import Kind, ask, phases_of
 from scene import ROOT, Scene, picture
 
 from eaglelab.lab.model import read_model
@@ -28,22 +27,6 @@ STEPS = 2
 TOKENS = 300
 FOUR = (120, 150, 200, 240)
 """Tokens of four requests that run together and end one by one."""
-
-
-@dataclass(frozen=True)
-class Kind:
-    """A release, how it is started, and the worker that then runs. `late`: the result is read one cycle later."""
-
-    name: str
-    version: str
-    worker: str
-    flags: tuple[str, ...] = ()
-    env: tuple[str, ...] = ()
-    late: bool = False
-
-    @property
-    def v2(self) -> bool:
-        return self.worker.endswith("V2")
 
 
 KINDS = (
@@ -89,17 +72,6 @@ class Taken:
         return [("The capital city of France is", 8), (prompt(0), TOKENS), *four]
 
 
-def ask(port: int, text: str, tokens: int, rid: str) -> dict[str, Any]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-    try:
-        sampling = {"max_new_tokens": tokens, "ignore_eos": True, "temperature": 0}
-        body = {"text": text, "rid": rid, "sampling_params": sampling}
-        connection.request("POST", "/generate", json.dumps(body), {"Content-Type": "application/json"})
-        return dict(json.loads(connection.getresponse().read()))
-    finally:
-        connection.close()
-
-
 def take(scene: Scene, kind: Kind) -> Taken:
     """Deploy, send four requests at once, flush the probe, roll back."""
     more = [*(["      flags:"] if kind.flags else []), *(f"        {flag}" for flag in kind.flags)]
@@ -120,28 +92,12 @@ def take(scene: Scene, kind: Kind) -> Taken:
         answers = [job.result() for job in jobs]
     # A pause of 0.25 s, by the server's own clock, and the next prefill makes the probe write what it holds.
     time.sleep(0.3)
-    ask(port, "Hello", 1, "eaglelab-off-flush")
+    ask(port, "Hello", 1, "p=0/flush")
     files = sorted((home / ".local/state/eaglelab/runs").glob("*/probe/*.jsonl"), key=lambda file: file.stat().st_mtime)
     records = read_records(files[-1].read_bytes().splitlines())
     profile = json.loads((Path(deploy.json["bundle"]) / "profile.json").read_text())
     scene.invoke("rollback")
     return Taken(kind, profile, records, answers, before, picture(package))
-
-
-@pytest.fixture(scope="module")
-def scene_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Scene]]:
-    """The project whose lab runs a release; one for all kinds of it."""
-    scenes: dict[str, Scene] = {}
-
-    def of(version: str) -> Scene:
-        if version not in scenes:
-            scenes[version] = Scene.make(tmp_path_factory.mktemp("project"))
-            scenes[version].invoke("lab-up", "--sglang", version, "--load-seconds", "0.3")
-        return scenes[version]
-
-    yield of
-    for scene in scenes.values():
-        scene.invoke("lab-down")
 
 
 @pytest.fixture(scope="module", params=KINDS, ids=lambda kind: kind.name)
@@ -168,23 +124,6 @@ def replay(acceptance: Acceptance, kind: Kind, text: str, tokens: int) -> list[i
         # The next cycle is under way before the scheduler has read that this one was the last.
         cycles.append(acceptance.correct_drafts(text, position, STEPS))
     return cycles
-
-
-def phases_of(kind: Kind, steps: int) -> dict[str, float]:
-    """Milliseconds of each phase at batch size 1, by the lab's model."""
-    model = read_model(None)
-    gpu, host = model.gpu_ms, model.host_ms
-    rows = sorted(gpu.verify.items())
-    (k0, ms0), (k1, ms1) = next(pair for pair in pairwise(rows) if pair[0][0] <= steps <= pair[1][0])
-    other = host.extend + host.schedule - gpu.extend  # the host's work that the GPU's extend does not hide
-    if kind.v2:
-        other = gpu.copy_ if kind.late else gpu.copy_ + host.schedule
-    return {
-        "draft": max((steps - 1) * gpu.draft_forward, 0.0 if kind.late else host.draft),
-        "verify": ms0 + (ms1 - ms0) * (steps - k0) / (k1 - k0),
-        "extend": gpu.extend,
-        "other": other,
-    }
 
 
 def test_the_expected_worker_ran_on_the_expected_release(taken: Taken) -> None:
@@ -243,9 +182,8 @@ def test_the_four_ran_together_and_each_batch_size_has_its_own_blocks(taken: Tak
     assert cycles[4] > 20
 
 
-def test_v2_says_whether_a_graph_ran(taken: Taken) -> None:
-    if taken.kind.v2:
-        assert all(block.graph == {"cuda_graph": block.decode_cycles, "eager": 0} for block in taken.blocks)
+def test_every_worker_says_whether_a_graph_ran(taken: Taken) -> None:
+    assert all(block.graph == {"cuda_graph": block.decode_cycles, "eager": 0} for block in taken.blocks)
 
 
 def test_rollback_restores_every_byte(taken: Taken) -> None:

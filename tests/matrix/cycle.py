@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import importlib
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -33,6 +34,8 @@ __all__ = ["complaints", "patched_package"]
 PHASES = ("draft", "verify", "extend")
 COUNTLESS = "0.4.1.post4"
 """The one release whose verify hands over no counts on the CPU."""
+SAYS_IF_GRAPH = re.compile(rb"can_run_cuda_graph\s*=\s*\(?\s*self\.verify\(")
+"""v1 from 0.4.6.post4 on says beside verify's result whether it ran as a CUDA graph; v2 says it within."""
 CYCLE = ["enter", "begin", "draft", 1, "verify", 2, "extend", 3, "end"]
 PROBE = '''
 class Recorder:
@@ -51,9 +54,9 @@ class Recorder:
     def mark(self, index):
         self.calls.append(index)
 
-    def end(self, result):
+    def end(self, result, graph):
         self.calls.append("end")
-        self.result = result
+        self.result, self.graph = result, graph
 
     def verified(self, worker, correct):
         self.calls.append(correct)
@@ -103,6 +106,7 @@ def _scenes(subject: _Subject, plan: FilePlan) -> Iterator[tuple[str, list[Any],
     yield "decode", subject.decode(), CYCLE
     yield "decode again", subject.decode(), CYCLE
     yield "counts in the result of verify", [subject.result_has_counts()], [subject.version != COUNTLESS]
+    yield "graph or not", [subject.told_of_graph()], [SAYS_IF_GRAPH.search(plan.original) is not None]
     yield "prefill", subject.prefill(), ["enter"]
     if any(edit.place == "verified" for edit in plan.edits):
         yield "counts", subject.verified([1, 0]), [[1, 0]]
@@ -163,6 +167,9 @@ class _Subject:
         result = self._probe.result
         names = ("accept_lens", "num_correct_drafts_per_req_cpu")
         return isinstance(result, list) or any(name in getattr(result, "__dict__", ()) for name in names)
+
+    def told_of_graph(self) -> bool:
+        return self._probe.graph is True
 
     def decode_without_steps(self) -> list[Any]:
         self._instance.speculative_num_steps = 0

@@ -119,7 +119,7 @@ def test_the_diff_is_unified_and_names_the_file():
     diff = plan_file(WORKER, PATCH, path="eagle_worker.py").diff().splitlines()
     assert diff[:2] == ["--- a/eagle_worker.py", "+++ b/eagle_worker.py"]
     assert [line for line in diff[2:] if line.startswith("-")] == []
-    assert "+            if _e3 is not None: _e3.end(verify_output)  # eaglelab:eagle3-profile" in diff
+    assert "+            if _e3 is not None: _e3.mark(2)  # eaglelab:eagle3-profile" in diff
 
 
 def test_the_diff_says_where_the_last_newline_is_missing():

@@ -18,6 +18,8 @@ PHASES = {
     "forward_extend_after_decode": "extend",
     "_draft_extend_for_decode": "extend",
 }
+SAY_IF_GRAPH = ("h-0.4.8", "l-0.5.9", "m-0.5.12", "F-0.5.12")
+"""Verify of these says beside its result whether it ran as a CUDA graph."""
 INSIDE_VERIFY = "A-0.5.3.post2-extend-inside-verify"
 ORDER = ["enter", "begin", "draft", 1, "verify", 2, "extend", 3, "end"]
 
@@ -35,9 +37,9 @@ class Recorder:
     def mark(self, index: int) -> None:
         self.calls.append(index)
 
-    def end(self, output) -> None:
+    def end(self, output, graph) -> None:
         self.calls.append("end")
-        self.output = output
+        self.output, self.graph = output, graph
 
 
 class ProbeModule(ModuleType):
@@ -132,6 +134,7 @@ def test_marks_come_in_order_around_the_phases(case, install):
     run(case, recorder.calls, decode=True)
     assert recorder.calls == ORDER
     assert (recorder.output is None) is case.name.startswith("a-0.4.1.post4")
+    assert (recorder.graph is not None) is case.name.startswith(SAY_IF_GRAPH)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

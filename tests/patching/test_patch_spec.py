@@ -76,6 +76,12 @@ def test_a_folder_without_a_patch_is_named(tmp_path):
         ("unless: extend", "unless: extent", "'extent' is not an optional statement", "did you mean 'extend'?"),
         ("when: extend", "when: draft", "'draft' is not an optional statement", "optional: extend"),
         ("_eaglelab.probe.mark(2)", "_eaglelab.probe.mark({bound})", "'{bound}' has no meaning in this place", ""),
+        (
+            "_eaglelab.probe.mark(2)",
+            "_eaglelab.probe.mark({bound[x]})",
+            "'{bound[x]}' has no meaning in this place",
+            "",
+        ),
         ("_e3.mark(1)", "_e3.mark('\u00e9')", "must be ASCII", ""),
         ("at: before return", "at: return", "'return' is not a place", "places: after imports"),
         ("_e3.mark(1)", "_e3.mark(1", "'after-draft' cannot be inserted: '(' was never closed", ""),
@@ -98,10 +104,17 @@ def test_the_wrong_line_is_the_one_that_is_named(written, tmp_path):
 
 
 def test_braces_other_than_the_names_are_left_alone(written):
-    patch = written("_e3.end({bound})", "_e3.end({bound}, {'a': {1}}, {args[1]})")
+    patch = written("_e3.end({bound}, ", "_e3.end({bound}, {'a': {1}}, {args[1]}, ")
     [end] = [place for place in patch.places if place.name == "end"]
     text = end.filled(batch="b", bound="out", args=["b", "publish"])
-    assert text == "if _e3 is not None: _e3.end(out, {'a': {1}}, publish)"
+    assert text == "if _e3 is not None: _e3.end(out, {'a': {1}}, publish, None)"
+
+
+def test_a_name_beside_the_result_is_filled_in_where_verify_binds_it(patch):
+    [end] = [place for place in patch.places if place.name == "end"]
+    bound = end.filled(batch="b", bound="out", beside=("logits", "out", "can_run_cuda_graph"), args=["b"])
+    assert bound == "if _e3 is not None: _e3.end(out, can_run_cuda_graph)"
+    assert end.filled(batch="b", bound="out", beside=("out",), args=["b"]) == "if _e3 is not None: _e3.end(out, None)"
 
 
 def test_a_statement_called_text_would_be_taken_for_the_place(written):

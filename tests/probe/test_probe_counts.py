@@ -111,7 +111,7 @@ def test_counts_of_cycles_that_are_not_measured_go_nowhere(machine, records, ove
     scheduler = overlap(m, copies=False)
     scheduler.cycle([2])
     for _ in range(3):
-        scheduler.cycle([1], rid="eaglelab-off")
+        scheduler.cycle([1], rid="p=0/")
     for _ in range(2):
         scheduler.cycle([2])
     scheduler.settle()

@@ -226,7 +226,7 @@ def test_requests_named_off_are_skipped_wholly(machine, records):
         m.cycle()
     m.prefill()
     for _ in range(4):
-        m.cycle(batch=m.batch(1, rid="eaglelab-off-7-"))
+        m.cycle(batch=m.batch(1, rid="p=0/7-"))
     m.prefill()
     for _ in range(3):
         m.cycle()
@@ -249,10 +249,10 @@ def test_one_request_named_off_takes_its_whole_batch_out_while_it_is_in(machine,
             m.cycle([1] * len(rids), batch=batch)
 
     cycles(2, "a")
-    cycles(3, "eaglelab-off", "a")
+    cycles(3, "p=0/x", "a")
     cycles(2, "a")
     cycles(4, "a", "b")
-    cycles(5, "a", "eaglelab-off")
+    cycles(5, "a", "p=0/x")
     cycles(2, "a", "b")
     m.flush()
     one, two = records()

@@ -25,7 +25,8 @@ REAL = re.compile(
     r"sglang\.(launch_server|version|_version"
     r"|srt\.speculative\.((multi_layer_)?eagle_worker(_v2)?|frozen_kv_mtp_worker(_v2)?|eaglelab_\w+|adaptive_runtime_state|adaptive_spec_params))"
 )
-GIVEN: dict[str, dict[str, Any]] = {"sglang.srt.utils": {"log_info_on_rank0": lambda log, text: log.info(text)}}
+_LOGGING = {"log_info_on_rank0": lambda log, text: log.info(text)}
+GIVEN: dict[str, dict[str, Any]] = {"sglang.srt.utils": _LOGGING, "sglang.srt.utils.common": _LOGGING}
 """What a stub module holds besides stubs: functions whose effect is seen from outside."""
 OURS = re.compile(r"eaglelab_\w+")
 

@@ -21,7 +21,7 @@ class EAGLEWorkerV2:
             model_worker_batch.spec_info = verify_input
             batch_output = self.verify(model_worker_batch, draft_input)
             if _e3 is not None: _e3.mark(3)  # eaglelab:eagle3-profile
-            if _e3 is not None: _e3.end(batch_output)  # eaglelab:eagle3-profile
+            if _e3 is not None: _e3.end(batch_output, None)  # eaglelab:eagle3-profile
             return batch_output
         else:
             batch_output = self.target_worker.forward_batch_generation(

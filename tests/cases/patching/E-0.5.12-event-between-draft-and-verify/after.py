@@ -54,7 +54,7 @@ class EAGLEWorkerV2:
                 )
 
             if _e3 is not None: _e3.mark(3)  # eaglelab:eagle3-profile
-            if _e3 is not None: _e3.end(batch_output)  # eaglelab:eagle3-profile
+            if _e3 is not None: _e3.end(batch_output, None)  # eaglelab:eagle3-profile
             return batch_output
 
     def on_verify_complete_cpu(self, counts):

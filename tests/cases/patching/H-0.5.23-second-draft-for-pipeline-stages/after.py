@@ -66,7 +66,7 @@ class EAGLEWorkerV2:
                     )
                 batch_output.next_verify_chain = next_verify_input.draft_token
 
-            if _e3 is not None: _e3.end(batch_output)  # eaglelab:eagle3-profile
+            if _e3 is not None: _e3.end(batch_output, None)  # eaglelab:eagle3-profile
             return batch_output
 
     def _forward_coordination(self, batch):

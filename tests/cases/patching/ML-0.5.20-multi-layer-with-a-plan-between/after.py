@@ -28,5 +28,5 @@ class MultiLayerEagleWorkerV2:
                 batch, batch_output, plan
             )
             if _e3 is not None: _e3.mark(3)  # eaglelab:eagle3-profile
-            if _e3 is not None: _e3.end(batch_output)  # eaglelab:eagle3-profile
+            if _e3 is not None: _e3.end(batch_output, None)  # eaglelab:eagle3-profile
             return batch_output

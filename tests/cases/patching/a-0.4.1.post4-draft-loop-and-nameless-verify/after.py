@@ -37,7 +37,7 @@ class EAGLEWorker:
                 self.forward_extend_after_decode(batch)
             if _e3 is not None: _e3.mark(3)  # eaglelab:eagle3-profile
             batch.spec_info = previous
-            if _e3 is not None: _e3.end(None)  # eaglelab:eagle3-profile
+            if _e3 is not None: _e3.end(None, None)  # eaglelab:eagle3-profile
             return logits, verified, worker_batch, draft_input
 
         else:

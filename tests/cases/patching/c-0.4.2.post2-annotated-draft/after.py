@@ -29,7 +29,7 @@ class EAGLEWorker:
             if batch.spec_info.verified_id is not None:
                 self.forward_draft_extend_after_decode(batch)
             if _e3 is not None: _e3.mark(3)  # eaglelab:eagle3-profile
-            if _e3 is not None: _e3.end(accept_length_cpu)  # eaglelab:eagle3-profile
+            if _e3 is not None: _e3.end(accept_length_cpu, None)  # eaglelab:eagle3-profile
             return logits, verified, worker_batch, sum(accept_length_cpu)
         else:
             return self.forward_target_extend(batch)

@@ -35,7 +35,7 @@ class EAGLEWorker:
                 with self.draft_tp_context(self.draft_model_runner.tp_group):
                     self.forward_draft_extend_after_decode(batch)
             if _e3 is not None: _e3.mark(3)  # eaglelab:eagle3-profile
-            if _e3 is not None: _e3.end(verify_output)  # eaglelab:eagle3-profile
+            if _e3 is not None: _e3.end(verify_output, None)  # eaglelab:eagle3-profile
             return (
                 logits_output,
                 verify_output.verified_id,

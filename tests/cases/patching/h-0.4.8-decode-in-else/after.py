@@ -30,7 +30,7 @@ class EAGLEWorker:
                         batch,
                     )
             if _e3 is not None: _e3.mark(3)  # eaglelab:eagle3-profile
-            if _e3 is not None: _e3.end(verify_output)  # eaglelab:eagle3-profile
+            if _e3 is not None: _e3.end(verify_output, can_run_cuda_graph)  # eaglelab:eagle3-profile
             return (
                 logits_output,
                 verify_output.verified_id,

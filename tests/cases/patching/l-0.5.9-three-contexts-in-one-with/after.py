@@ -38,7 +38,7 @@ class EAGLEWorker:
                     self.forward_draft_extend_after_decode(batch)
 
             if _e3 is not None: _e3.mark(3)  # eaglelab:eagle3-profile
-            if _e3 is not None: _e3.end(verify_output)  # eaglelab:eagle3-profile
+            if _e3 is not None: _e3.end(verify_output, can_run_cuda_graph)  # eaglelab:eagle3-profile
             return dict(
                 tokens=verify_output.verified_id,
                 can_run_cuda_graph=can_run_cuda_graph,

@@ -49,5 +49,5 @@ class EAGLEWorker:
                     verify_output.num_correct_drafts_per_req_cpu
                 )
 
-            if _e3 is not None: _e3.end(verify_output)  # eaglelab:eagle3-profile
+            if _e3 is not None: _e3.end(verify_output, can_run_cuda_graph)  # eaglelab:eagle3-profile
             return dict(logits=logits_output, can_run_cuda_graph=can_run_cuda_graph)

@@ -18,5 +18,5 @@ class EAGLEWorkerV2:
             verify_input = self.draft_worker.draft(batch)
             batch_output = self.verify(batch)
             self.draft_worker._draft_extend_for_decode(batch, batch_output)
-            if _e3 is not None: _e3.end(batch_output)  # eaglelab:eagle3-profile
+            if _e3 is not None: _e3.end(batch_output, None)  # eaglelab:eagle3-profile
             return batch_output

@@ -27,5 +27,5 @@ class EAGLEWorkerV2:
             self.draft_worker._draft_extend_for_decode(batch, batch_output)
             # done
             if _e3 is not None: _e3.mark(3)  # eaglelab:eagle3-profile
-            if _e3 is not None: _e3.end(batch_output)  # eaglelab:eagle3-profile
+            if _e3 is not None: _e3.end(batch_output, None)  # eaglelab:eagle3-profile
             return batch_output  # the only one

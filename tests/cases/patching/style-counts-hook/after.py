@@ -22,7 +22,7 @@ class EAGLEWorkerV2:
             if _e3 is not None: _e3.mark(2)  # eaglelab:eagle3-profile
             self.draft_worker._draft_extend_for_decode(batch, batch_output)
             if _e3 is not None: _e3.mark(3)  # eaglelab:eagle3-profile
-            if _e3 is not None: _e3.end(batch_output)  # eaglelab:eagle3-profile
+            if _e3 is not None: _e3.end(batch_output, None)  # eaglelab:eagle3-profile
             return batch_output
 
     def on_verify_complete_cpu(

@@ -27,6 +27,6 @@ class EAGLEWorkerV2:
             self.draft_worker._draft_extend_for_decode(batch, result)
             # so does this one
             if _e3 is not None: _e3.mark(3)  # eaglelab:eagle3-profile
-            if _e3 is not None: _e3.end(result)  # eaglelab:eagle3-profile
+            if _e3 is not None: _e3.end(result, None)  # eaglelab:eagle3-profile
             return result
         return None
