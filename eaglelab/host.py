@@ -12,7 +12,10 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from eaglelab.errors import HostError, InputError
 from eaglelab.masking import Masker, is_secret_name
 
-__all__ = ["FlagValue", "Host", "HostSettings", "Placeholder", "Server", "Speculative"]
+__all__ = ["MOST_STEPS", "FlagValue", "Host", "HostSettings", "Placeholder", "Server", "Speculative"]
+
+MOST_STEPS = 64
+"""More draft steps are taken for a slip: SGLang captures a graph for each."""
 
 FlagValue = bool | int | float | str | list[int | float | str]
 
@@ -84,7 +87,7 @@ class Speculative(_Settings):
 
     algorithm: Text = "EAGLE3"
     draft_model_path: Text | None = None
-    num_steps: Count = 2
+    num_steps: Annotated[int, Field(ge=1, le=MOST_STEPS)] = 2
     eagle_topk: Count = 1
     num_draft_tokens: Count | None = None
 

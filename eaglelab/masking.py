@@ -15,9 +15,12 @@ MASK = "***"
 _SECRET_VARIABLE = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD")
 _SECRET_FLAG = re.compile(r"(api|access|secret)[-_]key$|(hf|auth|access)[-_]token$|secret$|passw(or)?d$")
 # What a server that others started may have in its log or command line: the value is not known, its place is.
-# Lower-case `token` is left alone: SGLang's own lines count tokens with it.
+# Lower-case `token` alone is left as it is: SGLang's own lines count tokens with it.
 _SHAPES = (
-    re.compile(r"(?P<before>api[-_]key(?:'|\")?\s*(?:[=:]\s*|\s))(?P<value>'[^']+'|\"[^\"]+\"|(?!None\b)[^\s,;)'\"]+)"),
+    re.compile(
+        r"(?P<before>(?:api[-_]key|(?:hf|auth|access)[-_]token)(?:'|\")?\s*(?:[=:]\s*|\s))"
+        r"(?P<value>'[^']+'|\"[^\"]+\"|(?!None\b)[^\s,;)'\"]+)"
+    ),
     re.compile(r"(?P<before>\bBearer\s+)(?P<value>[^\s'\",;]+)"),
     re.compile(
         r"(?P<before>\b[A-Z0-9_]*(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD)[A-Z0-9_]*(?:=|:\s+))(?P<value>'[^']*'|\"[^\"]*\"|[^\s,;'\"]+)"

@@ -138,6 +138,7 @@ class Runner:
         """Every task of `rescue` gets its turn: a log that cannot be fetched must not keep a rollback from happening."""
         self.context.say.line(f"  failed: {failure.what.splitlines()[0]}", style="red")
         unmended: EaglelabError | None = None
+        mended = not isinstance(failure, Interrupted)  # somebody who stopped a playbook wants it to end
         for entry in block.rescue:
             try:
                 if isinstance(entry, ActionTask) and entry.action == "fail" and self._wanted(entry):
@@ -148,11 +149,12 @@ class Runner:
                 raise self._attention(failure, Interrupted("interrupted")) from failure
             except Exception as error:  # noqa: BLE001 - whatever failed here, the tasks that put things back come next
                 self.context.say.line(str(error), style="red")
+                mended = False
                 if isinstance(entry, Block) or self.actions[entry.action].restores:
                     unmended = self._attention(failure, error)
         else:
-            if not isinstance(failure, Interrupted) and unmended is None:
-                return  # without `fail` the playbook goes on; somebody who stopped it wants it to end
+            if mended:
+                return  # without `fail` the playbook goes on
         raise unmended or failure
 
     def _attention(self, failure: EaglelabError, error: Exception) -> AttentionError:

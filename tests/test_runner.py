@@ -180,6 +180,13 @@ def test_without_fail_a_rescued_playbook_goes_on(bench: Bench) -> None:
     assert bench.done == ["work", "evidence", "undo", "always", "after"]
 
 
+def test_a_rescue_that_failed_itself_does_not_let_the_playbook_go_on(bench: Bench) -> None:
+    bench.errors = {"work": [HostError("first")], "evidence": [HostError("no log")]}
+    with pytest.raises(HostError, match="first"):
+        bench.run(BLOCK.replace("      - fail:\n", ""))
+    assert bench.done == ["work", "evidence", "undo", "always"]
+
+
 def test_a_fail_that_is_not_wanted_is_left_out(bench: Bench) -> None:
     bench.errors["work"] = [HostError("first")]
     bench.run(BLOCK.replace("      - fail:\n", "      - fail:\n        when: false\n"))

@@ -10,8 +10,9 @@ from eaglelab.context import Context, LogMark, Options
 from eaglelab.errors import HostError
 from eaglelab.patching.folder import find_patch
 from eaglelab.patching.spec import load_patch
+from eaglelab.server.command import server_env
 
-__all__ = ["DOCTOR"]
+__all__ = ["DOCTOR", "read_facts"]
 
 _NEEDED_DISK = 64 << 20
 
@@ -24,10 +25,11 @@ class DoctorArguments(Arguments):
     require_free_port: bool = True
 
 
-def _run(context: Context, args: DoctorArguments) -> dict[str, Any]:
+def read_facts(context: Context, patch: str) -> dict[str, Any]:
+    """What the agent knows of the host, with the worker files that `patch` names; nothing is changed."""
     host = context.host
-    targets = [target.path for target in load_patch(find_patch(context.options.project, args.patch)).targets]
-    facts = context.client.call(
+    targets = [target.path for target in load_patch(find_patch(context.options.project, patch)).targets]
+    return context.client.call(
         "facts",
         silence=90,
         python=host.python,
@@ -35,7 +37,13 @@ def _run(context: Context, args: DoctorArguments) -> dict[str, Any]:
         targets=targets,
         port=host.server.port,
         log=host.log,
+        env=server_env(host),
     )
+
+
+def _run(context: Context, args: DoctorArguments) -> dict[str, Any]:
+    host = context.host
+    facts = read_facts(context, args.patch)
     context.found.facts = facts
     context.found.log = LogMark(facts["log"], facts["log_size"])
     context.host = host.at_home(facts["home"])
@@ -71,10 +79,16 @@ def _check_files(context: Context, facts: dict[str, Any]) -> None:
     for name, free in facts["disk_free"].items():
         if free < _NEEDED_DISK:
             raise HostError(
-                f"only {free >> 20} MiB of disk are free ({name})",
+                f"only {free >> 20} MiB of disk are free for {name}",
                 where=where,
                 hint="free some space there; nothing was changed",
             )
+    if not facts["log_writable"]:
+        raise HostError(
+            f"{facts['user']} may not write the server's log {facts['log']}, or it is a folder",
+            where=where,
+            hint="set `log` of this host in inventory.yaml to a file that can be written; nothing was changed",
+        )
     for target, writable in facts["writable"].items():
         if not writable:
             raise HostError(

@@ -79,10 +79,23 @@ def _plan_one(context: Context, spec: PatchSpec, target: str, path: str) -> File
         plan.check_readback(lines)
     except PatchRefused as error:
         raise HostError(error.what, where=f"{context.host.name}: {error.where}", hint=error.hint) from error
+    _refuse_edited(context, plan, path)
     script = ";".join(f"{first},{last}p" for first, last in plan.sed_ranges())
     shown = "\n".join(f"{number:6d}  {text.decode(errors='replace')}" for number, text in sorted(lines.items()))
     context.bundle.text(f"sed/{PurePosixPath(target).name}.txt", f"$ sed -n '{script}' {path}\n{shown}\n")
     return plan
+
+
+def _refuse_edited(context: Context, plan: FilePlan, path: str) -> None:
+    """A patched file that somebody has edited is said here, before a server is stopped for nothing."""
+    for entry in (context.facts["manifest"] or {"files": []})["files"]:
+        known = entry["path"] != path or plan.found_sha256 in (entry["original"], *entry["patched"])
+        if not known and plan.found != plan.original:
+            raise HostError(
+                f"{path} holds lines of eaglelab, and somebody has edited it since they were written",
+                where=context.host.name,
+                hint=f"invoke rollback --host {context.host.name} says how to have the original back",
+            )
 
 
 def _describe(plan: FilePlan) -> dict[str, Any]:

@@ -117,7 +117,7 @@ def _start(context: Context, args: SettingArguments) -> dict[str, Any]:
         env=env,
         log=context.facts["log"],
         port=context.port,
-        cwd=context.facts["home"],
+        cwd=context.facts["state"],  # not home: a folder named sglang there would come before the package
         about={
             "fingerprint": setting.fingerprint(host, _files(context)),
             "steps": setting.steps,

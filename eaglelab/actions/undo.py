@@ -11,10 +11,12 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from eaglelab.actions.base import Action, Arguments
+from eaglelab.actions.doctor import read_facts
 from eaglelab.context import Context
 from eaglelab.errors import AttentionError, EaglelabError, HostError
+from eaglelab.remote.hints import AgentFailure
 
-__all__ = ["FAIL", "ROLLBACK", "say_by_folder"]
+__all__ = ["FAIL", "ROLLBACK", "say_by_folder", "unrecorded"]
 
 
 _NOTHING = "  nothing to do: every file is original and no server of ours is running"
@@ -33,13 +35,19 @@ class FailArguments(Arguments):
 
 
 def _rollback(context: Context, args: RollbackArguments) -> dict[str, Any]:
+    def news(beat: Mapping[str, Any]) -> None:
+        context.say.progress(f"waiting for {len(beat['stopping'])} processes to end")
+
     try:
-        stopped = context.client.call("stop", silence=90, run=context.run, grace=args.grace)
+        stopped = context.client.call("stop", silence=90, news=news, run=context.run, grace=args.grace)
     except EaglelabError:
         # A server that does not end keeps the code it has loaded; the files need not wait for it.
         context.client.call("rollback", run=context.run)
         raise
-    result = context.client.call("rollback", run=context.run)
+    try:
+        result = context.client.call("rollback", run=context.run)
+    except AgentFailure as error:
+        raise _half_way(context, error) from error
     context.bundle.json("rollback.json", {"server": stopped, **result})
     if stopped["stopped"]:
         context.say.line(f"  {len(stopped['stopped'])} processes of the server ended")
@@ -47,10 +55,44 @@ def _rollback(context: Context, args: RollbackArguments) -> dict[str, Any]:
     changed = [item for item in result["files"] if item["state"] in words]
     say_by_folder(context, [(item["path"], words[item["state"]]) for item in changed])
     _refuse_foreign(context, [item for item in result["files"] if item["state"] == "foreign"])
+    if not result["files"]:
+        _refuse_unrecorded(context)
     nothing = not changed and not stopped["stopped"]
     if nothing:
         context.say.line(_NOTHING)
     return {"nothing": nothing, "restored": [item["path"] for item in changed], "stopped": stopped["stopped"]}
+
+
+def _half_way(context: Context, error: AgentFailure) -> AttentionError:
+    """Which files are back and which are not, after one that could not be put back."""
+    states = context.client.call("status")["states"]
+    say_by_folder(context, [(item["path"], item["state"]) for item in states])
+    left = [item["path"] for item in states if item["state"] != "original"]
+    what = f"{error.what}; {len(left)} of {len(states)} files are not back yet" if left else error.what
+    host = context.host.name
+    return AttentionError(what, where=host, hint=f"mend that on the host, then: invoke rollback --host {host}")
+
+
+def unrecorded(context: Context) -> list[str]:
+    """Worker files that hold lines of a patch. Raises HostError where they cannot be looked at."""
+    files = read_facts(context, "eagle3-profile")["files"]
+    return [found["path"] for found in files.values() if found.get("marked")]
+
+
+def _refuse_unrecorded(context: Context) -> None:
+    """Nothing on record is not the same as nothing patched: another user, or a lost state folder, may be behind it."""
+    try:
+        patched = unrecorded(context)
+    except HostError as error:
+        context.say.line(f"  nothing is on record here, and the workers could not be looked at: {error.what}")
+        return
+    if patched:
+        host = context.host.name
+        raise AttentionError(
+            f"lines of eaglelab are in {', '.join(patched)}, and nothing is on record of it for this user",
+            where=host,
+            hint=f"log in as the user who deployed it; or invoke deploy-profiling --host {host}, then invoke rollback",
+        )
 
 
 def _refuse_foreign(context: Context, foreign: Sequence[Mapping[str, Any]]) -> None:

@@ -39,13 +39,16 @@ def bench(request: Request, steps: tuple[int, ...], outcome: Outcome, say: Say, 
 def _bench_host(context: Context, books: list[Playbook], *, keep: bool) -> dict[str, Any]:
     before = context.client.call("status")
     results = []
-    for book in books:
-        found = Runner(context, ACTIONS).run(book)
-        results.append({"bench": found.get("bench"), "profile": found.get("profile")})
-    if context.found.bench:
-        context.say.show(bench_table(context.found.bench))
-        if context.simulated:
-            context.say.line(f"all figures: {context.simulated}")
+    try:
+        for book in books:
+            found = Runner(context, ACTIONS).run(book)
+            results.append({"bench": found.get("bench"), "profile": found.get("profile")})
+    except EaglelabError as error:
+        _show(context)
+        if not context.options.check:
+            _put_back(context, before, error)
+        raise
+    _show(context)
     if not context.options.check:
         try:
             _restore(context, before, keep=keep)
@@ -54,11 +57,32 @@ def _bench_host(context: Context, books: list[Playbook], *, keep: bool) -> dict[
     return {"settings": results}
 
 
-def _not_restored(context: Context, error: BaseException) -> AttentionError:
+def _show(context: Context) -> None:
+    """What was measured, also where a later setting failed."""
+    if context.found.bench:
+        context.say.show(bench_table(context.found.bench))
+        if context.simulated:
+            context.say.line(f"all figures: {context.simulated}")
+
+
+def _put_back(context: Context, before: dict[str, Any], failure: EaglelabError) -> None:
+    """After a failure outside a setting's own rescue: an earlier setting may have patched files and started a server."""
+    if isinstance(failure, AttentionError):
+        return  # it names the command that mends the host
+    try:
+        now = context.client.call("status")
+        if (now["record"], now["states"]) != (before["record"], before["states"]):
+            context.say.line("Roll back", style="bold")
+            ACTIONS["rollback"].run(context, RollbackArguments())
+    except (EaglelabError, KeyboardInterrupt) as error:
+        raise _not_restored(context, error, f"{failure.what}; then") from failure
+
+
+def _not_restored(context: Context, error: BaseException, after: str = "all was measured, but") -> AttentionError:
     what = error.what if isinstance(error, EaglelabError) else "interrupted"
     host = context.host.name
     return AttentionError(
-        f"all was measured, but the host is not yet as it was before: {what}",
+        f"{after} the host could not be put back: {what}",
         where=host,
         hint=f"invoke rollback --host {host}",
     )

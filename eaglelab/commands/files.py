@@ -32,9 +32,9 @@ def patch_check(project: Path, file: str | None, out: str | None, patch: str, ou
         raise InputError(
             f"cannot read it: {error.strerror}", where=file, hint="--file takes a local copy of a worker"
         ) from error
-    plan = plan_file(source, spec, path=path.name)
+    plan = plan_file(source, spec, path=file)
     if plan.state == "nothing":
-        raise PatchRefused(plan.notes[0], path=path.name, hint="the file of the class that it inherits from is patched")
+        raise PatchRefused(plan.notes[0], path=file, hint="the file of the class that it inherits from is patched")
     for edit in plan.edits:
         say.line(f"line {edit.line:5d}  {edit.place:13s} {edit.anchor.decode(errors='replace')}")
     diff = plan.diff()

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import Any
 
 from eaglelab.actions.doctor import DOCTOR
 from eaglelab.actions.evidence import fetch
 from eaglelab.actions.serve import STOP, StopArguments, end_of
-from eaglelab.actions.undo import say_by_folder
+from eaglelab.actions.undo import say_by_folder, unrecorded
 from eaglelab.commands.hosts import Selection, select_hosts
 from eaglelab.commands.outcome import Outcome
-from eaglelab.commands.play import Request, run_on_hosts
+from eaglelab.commands.play import Request, require_all, run_on_hosts
 from eaglelab.context import Context, LogMark
-from eaglelab.errors import InputError
-from eaglelab.host import Host
+from eaglelab.errors import HostError
 from eaglelab.say import Say
 
 __all__ = ["doctor", "logs", "status", "stop"]
@@ -31,7 +29,7 @@ def doctor(request: Request, outcome: Outcome, say: Say) -> None:
     """Reads what the host is and checks it. What the inventory does not say yet is named before anything is contacted."""
     selection = _select(request)
     for host in selection.hosts:
-        _require_all(host)
+        require_all(host)
 
     def work(context: Context) -> dict[str, Any]:
         found = DOCTOR.run(context, DOCTOR.args())
@@ -39,22 +37,6 @@ def doctor(request: Request, outcome: Outcome, say: Say) -> None:
         return found
 
     run_on_hosts(request, selection, outcome, say, work, looks=True)
-
-
-def _require_all(host: Host) -> None:
-    missing = host.unset()
-    host.api_key(os.environ)
-    if len(missing) < 2:
-        host.require()
-        return
-    try:
-        host.require()
-    except InputError as first:
-        raise InputError(
-            f"not set for host '{host.name}': {', '.join(missing)}",
-            where=first.where,
-            hint="write these values into inventory.yaml",
-        ) from first
 
 
 def status(request: Request, outcome: Outcome, say: Say) -> None:
@@ -67,10 +49,23 @@ def status(request: Request, outcome: Outcome, say: Say) -> None:
             context.say.line(f"  {line}")
         say_by_folder(context, [(item["path"], item["state"]) for item in found["states"]])
         if not found["states"]:
-            context.say.line("  every file is original")
+            context.say.line(f"  {_nothing_on_record(context)}")
         return found
 
     run_on_hosts(request, _select(request), outcome, say, work, looks=True)
+
+
+def _nothing_on_record(context: Context) -> str:
+    """What the workers themselves say where the host remembers nothing for this user."""
+    try:
+        patched = unrecorded(context)
+    except HostError as error:
+        return f"nothing is on record here, and the workers could not be looked at: {error.what}"
+    return (
+        f"patched, and nothing is on record of it for this user: {', '.join(patched)}"
+        if patched
+        else "every file is original"
+    )
 
 
 def _server_lines(found: dict[str, Any]) -> Iterator[str]:

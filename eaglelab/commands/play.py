@@ -15,11 +15,12 @@ from eaglelab.commands.hosts import Selection, connected, select_hosts
 from eaglelab.commands.outcome import Outcome
 from eaglelab.context import Context, Options
 from eaglelab.errors import InputError
+from eaglelab.host import Host
 from eaglelab.playbook import Playbook, load_playbook
 from eaglelab.runner import Runner, check_arguments
 from eaglelab.say import Say
 
-__all__ = ["Request", "play", "prepare", "run_on_hosts"]
+__all__ = ["Request", "play", "prepare", "require_all", "run_on_hosts"]
 
 _NEED_A_SERVER = frozenset({"start", "wait", "generate", "measure"})
 
@@ -55,6 +56,19 @@ def find_playbook(project: Path, name: str) -> Path:
     raise InputError(f"there is no playbook '{name}'", where=str(path.parent), hint=f"a file, or one of {known}")
 
 
+def require_all(host: Host) -> None:
+    """Raises InputError that names everything the inventory does not say yet of a host that is to run a server."""
+    missing = host.unset()
+    try:
+        host.require()
+    except InputError as first:
+        if len(missing) < 2:
+            raise
+        what = f"not set for host '{host.name}': {', '.join(missing)}"
+        raise InputError(what, where=first.where, hint="write these values into inventory.yaml") from first
+    host.api_key(os.environ)
+
+
 def prepare(request: Request, playbook: str) -> tuple[Selection, Playbook]:
     """Reads and checks everything that can be checked before a host is contacted. Raises InputError."""
     selection = select_hosts(request.project, request.host, request.inventory)
@@ -64,8 +78,7 @@ def prepare(request: Request, playbook: str) -> tuple[Selection, Playbook]:
     for host in selection.hosts:
         check_arguments(book, ACTIONS, {"host": host.redacted(), "run": ""}, request.options)
         if needs_a_server:
-            host.require()
-            host.api_key(os.environ)
+            require_all(host)
     return selection, book
 
 

@@ -75,7 +75,9 @@ def _entry(source: Source, spec: PatchSpec) -> tuple[ast.ClassDef, ast.FunctionD
     methods = [(worker, method) for worker in _classes(source) for method in functions(worker.body, spec.entry)]
     deciding = [(worker, method) for worker, method in methods if calls(method.body, [spec.branch])]
     if not methods:
-        raise source.refuse(f"no class defines {' or '.join(spec.entry)}", [])
+        wanted = " or ".join(target.path for target in spec.targets[:2])
+        hint = f"this is no worker that the patch knows: it is made for {wanted} of a release"
+        raise source.refuse(f"no class defines {' or '.join(spec.entry)}", [], hint=hint)
     if len(deciding) != 1:
         count = "several methods call" if deciding else "the entry never calls"
         lines = [method.lineno for _, method in deciding or methods]

@@ -102,7 +102,8 @@ class FilePlan:
     def diff(self) -> str:
         """Unified diff from the found to the patched file; empty where nothing changes."""
         before, after = (_shown(data) for data in (self.found, self.patched))
-        return "".join(difflib.unified_diff(before, after, f"a/{self.path}", f"b/{self.path}"))
+        path = self.path.lstrip("/")
+        return "".join(difflib.unified_diff(before, after, f"a/{path}", f"b/{path}"))
 
     def _found_lines(self) -> dict[int, Edit]:
         """The edits by the line number that their anchor has in the found file (several edits may share an anchor)."""

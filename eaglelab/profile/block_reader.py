@@ -15,9 +15,10 @@ from eaglelab.profile.decode_lines import is_decode_line, strip_ansi
 __all__ = ["BlockReader", "BlockText"]
 
 _HEADER = re.compile(r"EAGLE3_PROF\b(?!\s*probe\b)")
+# A word that has its own `=` or `:` takes no number before it: `cycles=400 accepted=394`.
 _COUNTS = {
-    "cycles": re.compile(r"(\d{1,15})\s+cycles?\b|\bcycles?\s*[:=]\s*(\d{1,15})"),
-    "accepted": re.compile(r"(\d{1,15})\s+accepted\b|\baccepted\s*[:=]\s*(\d{1,15})"),
+    "cycles": re.compile(r"(\d{1,15})\s+cycles?\b(?!\s*[:=])|\bcycles?\s*[:=]\s*(\d{1,15})"),
+    "accepted": re.compile(r"(\d{1,15})\s+accepted\b(?!\s*[:=])|\baccepted\s*[:=]\s*(\d{1,15})"),
     "timed": re.compile(r"(\d{1,15})\s+timed\b"),
     "steps": re.compile(r"\bsteps\s*=\s*(\d{1,15})"),
     "batch_size": re.compile(r"\bbs\s*=\s*(\d{1,15})"),

@@ -32,6 +32,9 @@ _STALE_S = 20.0
 class AgentClient:
     """The agent on one host.
 
+    The first connection is tried once: a host that cannot be reached is said at once. A link that was there and is lost
+    is made anew, `attempts` times in all, with pauses that grow.
+
     `silence` of a call is how long (s) nothing may arrive: long operations send news every moment, so that a
     dead link is told from a slow host.
     """
@@ -51,11 +54,12 @@ class AgentClient:
         self._start_silence = start_silence
         self._clock = clock
         self._talk: Talk | None = None
+        self._was_there = False
         self._last = 0.0
         self._holder: dict[str, Any] | None = None
         self._session = uuid.uuid4().hex
         self._again = tenacity.Retrying(
-            retry=tenacity.retry_if_exception_type(LinkLost),
+            retry=tenacity.retry_if_exception(lambda error: isinstance(error, LinkLost) and self._was_there),
             stop=tenacity.stop_after_attempt(attempts),
             wait=tenacity.wait_exponential(multiplier=0.5, max=8),
             reraise=True,
@@ -106,6 +110,7 @@ class AgentClient:
             except BaseException:
                 self.link.close()
                 raise
+            self._was_there = True
             self._last = self._clock()
             if self._holder is not None:
                 try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,7 +33,8 @@ _HINTS = {
     "port-taken": "stop it yourself, choose another `server.port` in inventory.yaml, or take it over: --takeover",
     "locked": "wait for that run to end, or ask its owner",
     "does-not-compile": "nothing was changed; please report this with the bundle",
-    "backup-damaged": "the stored original was changed by somebody; restore the file from your SGLang release",
+    "backup-damaged": "the stored original was changed or deleted by somebody; restore the file from your SGLang release",
+    "bad-state": "mend that file; the originals lie in objects/ beside it, named by their sha256, and journal.jsonl there says which belongs to which file",
     "not-stopped": "look at these processes on the host before you start anything there",
     "not-reverted": "mend what the message names, then: invoke rollback",
     "not-allowed": "log in as the user that owns these processes (`user` in inventory.yaml)",
@@ -46,9 +48,18 @@ def explain(error: Mapping[str, Any], where: str) -> EaglelabError:
     """An answer's `error` part as an exception; its code decides exit code and hint."""
     code, what, details = error["code"], error["what"], error.get("details", {})
     if code == "locked":
-        what = f"{what}: {details.get('holder', '')}"
+        what = f"{what}: {_who(details.get('holder', ''))}"
     if code in _ATTENTION:
-        return AttentionError(what, where=where, hint=_HINTS.get(code, "invoke status shows what is there"))
+        return AttentionError(what, where=where, hint=_HINTS[code])
     if code == "bug":
         what = f"the agent failed unexpectedly: {what}"
     return AgentFailure(what, where=where, hint=_HINTS.get(code, ""), code=code, details=details)
+
+
+def _who(holder: str) -> str:
+    """The lock file's text as words; its holder may have had no room to write it."""
+    try:
+        found = json.loads(holder)
+        return f"{found['by']} runs {found['command']} since {found['since']} (run {found['run']})"
+    except (ValueError, TypeError, KeyError):
+        return "it left no name"

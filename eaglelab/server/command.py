@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from eaglelab.errors import InputError
-from eaglelab.host import FlagValue, Host
+from eaglelab.host import MOST_STEPS, FlagValue, Host
 
 __all__ = ["OWN_FLAGS", "parse_steps", "server_command", "server_env"]
 
@@ -31,6 +31,7 @@ OWN_FLAGS: Mapping[str, str] = MappingProxyType(
 
 _NOTHING: Mapping[str, FlagValue] = MappingProxyType({})
 _NO_ENV: Mapping[str, str] = MappingProxyType({})
+_TOO_MANY = f"SGLang captures a graph for each; {MOST_STEPS} at most here"
 
 
 def server_command(
@@ -69,15 +70,18 @@ def server_env(host: Host, extra: Mapping[str, str] = _NO_ENV) -> dict[str, str]
 
 
 def parse_steps(text: str) -> tuple[int, ...]:
-    """The step counts in `2` or `2,3,5`, in the order given, each 1 or more. Raises InputError."""
+    """The step counts in `2` or `2,3,5`, in the order given, each from 1 to 64. Raises InputError."""
     steps: list[int] = []
     for part in (part.strip() for part in text.split(",")):
         number = part.removeprefix("-")
         if not (number.isascii() and number.isdecimal()):
             what = f"'{part}' is not a whole number" if part else "a step count is empty"
             raise _bad_steps(what)
-        if part != number or int(number) == 0:
+        digits = number.lstrip("0")
+        if part != number or not digits:
             raise _bad_steps(f"{part} steps are not possible: a step count is 1 or more")
+        if len(digits) > len(str(MOST_STEPS)) or int(digits) > MOST_STEPS:
+            raise _bad_steps(f"{part} steps are not possible: {_TOO_MANY}")
         if int(number) in steps:
             raise _bad_steps(f"{int(number)} steps are asked for twice")
         steps.append(int(number))
@@ -92,6 +96,8 @@ def _speculation(host: Host, steps: int) -> list[str]:
         raise InputError(what, where=host.name, hint="write server.speculative.draft_model_path into the inventory")
     if steps < 1:
         raise _bad_steps(f"{steps} steps are not possible: a step count is 1 or more")
+    if steps > MOST_STEPS:
+        raise _bad_steps(f"{steps} steps are not possible: {_TOO_MANY}")
     # With top-k 1 SGLang silently changes any other number of draft tokens to steps + 1, or (up to 0.4.5.post2) obeys.
     tokens = speculative.num_draft_tokens if speculative.eagle_topk > 1 else None
     # All three counts, always: SGLang fails on some of them alone and chooses its own where none is given.

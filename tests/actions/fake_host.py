@@ -114,7 +114,8 @@ class FakeHost:
     def describe(self, path: str) -> dict[str, Any]:
         if path not in self.files:
             raise refusal("no-such-file", f"cannot read {path}: no such file")
-        return {"path": path, "sha256": sha256(self.files[path]), "mode": 0o644, "uid": 0, "gid": 0}
+        marked = b"# eaglelab:" in self.files[path]
+        return {"path": path, "sha256": sha256(self.files[path]), "mode": 0o644, "uid": 0, "gid": 0, "marked": marked}
 
     def states(self) -> list[dict[str, Any]]:
         found = []
@@ -124,7 +125,7 @@ class FakeHost:
             found.append({"path": entry["path"], "state": state, "sha256": now, "original": entry["original"]})
         return found
 
-    def op_facts(self, python: str, sglang: str, targets: list[str], port: int, log: str) -> Any:
+    def op_facts(self, python: str, sglang: str, targets: list[str], port: int, log: str, env: Any) -> Any:
         log = log.replace("~", HOME)
         found = {target: f"{PACKAGE}/{target}" for target in targets if f"{PACKAGE}/{target}" in self.files}
         return {
@@ -138,6 +139,7 @@ class FakeHost:
             "sglang_version": "0.5.9",
             "files": {target: self.describe(path) for target, path in found.items()},
             "writable": dict.fromkeys(found, True),
+            "log_writable": True,
             "disk_free": {"package": 1 << 40, "home": 1 << 40},
             "gpus": [{"index": "0", "name": "simulated GPU"}],
             "port_holder": self.holder,

@@ -27,8 +27,8 @@ def test_a_release_without_a_worker_is_refused(fake, context, do) -> None:
 
 
 def test_a_full_disk_is_refused_with_what_is_left(fake, do) -> None:
-    fake.facts["disk_free"] = {"package": 1 << 40, "home": 5 << 20}
-    with pytest.raises(HostError, match=r"only 5 MiB of disk are free \(home\)"):
+    fake.facts["disk_free"] = {"SGLang": 1 << 40, "the server's log": 5 << 20}
+    with pytest.raises(HostError, match="only 5 MiB of disk are free for the server's log"):
         do("doctor")
 
 
@@ -102,3 +102,10 @@ def test_an_action_without_doctor_before_it_says_so(do, name: str) -> None:
     with pytest.raises(HostError, match=r"nothing is known of this host yet|no patch is planned yet") as caught:
         do(name)
     assert "in the playbook" in caught.value.hint
+
+
+def test_a_log_that_cannot_be_written_is_said_before_a_server_is_stopped(fake, do) -> None:
+    fake.facts["log_writable"] = False
+    with pytest.raises(HostError, match="may not write the server's log") as caught:
+        do("doctor")
+    assert "set `log` of this host" in caught.value.hint

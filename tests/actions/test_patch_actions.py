@@ -227,3 +227,32 @@ def test_a_preview_of_rollback_says_what_it_would_do_and_does_nothing(fake, cont
     assert fake.snapshot() == before
     assert "    eagle_worker.py: would go back to the original\n" in said(context)
     assert "    eaglelab_probe.py: would be removed\n" in said(context)
+
+
+def test_an_edited_patched_file_is_refused_by_the_plan_already(fake, do) -> None:
+    for name in ("doctor", "plan", "backup", "patch"):
+        do(name)
+    fake.files[WORKER_PATH] += b"# an edit\n"
+    do("doctor")
+    with pytest.raises(HostError, match="somebody has edited it"):
+        do("plan")
+
+
+def test_a_rollback_that_stops_half_way_says_which_files_are_back_and_wants_attention(fake, context, do) -> None:
+    for name in ("doctor", "plan", "backup", "patch"):
+        do(name)
+    fake.fail["rollback"] = refusal("not-writable", "cannot write eagle_worker.py")
+    with pytest.raises(AttentionError, match="2 of 2 files are not back yet") as caught:
+        do("rollback")
+    assert caught.value.exit_code == 3
+    assert "invoke rollback" in caught.value.hint
+    assert "eagle_worker.py: patched" in said(context)
+
+
+def test_a_patched_worker_of_which_nothing_is_on_record_is_not_called_original(fake, do) -> None:
+    for name in ("doctor", "plan", "backup", "patch"):
+        do(name)
+    fake.manifest = None
+    with pytest.raises(AttentionError, match="nothing is on record of it") as caught:
+        do("rollback")
+    assert WORKER_PATH in caught.value.what

@@ -62,6 +62,33 @@ def test_bench_that_fails_leaves_the_host_original(invoke, own, fakes) -> None:
     assert fakes["a"].ops().count("start") == 1
 
 
+@pytest.mark.parametrize(("error", "code"), [(refusal("no-python", "it is gone"), 1), (KeyboardInterrupt(), 130)])
+def test_bench_that_fails_between_two_settings_shows_the_first_and_puts_the_host_back(
+    invoke, own, fakes, error, code
+) -> None:
+    fake, looks = fakes["a"], []
+    facts = fake.op_facts
+
+    def second_time(**args):
+        looks.append(args)
+        if len(looks) == 2:
+            raise error
+        return facts(**args)
+
+    fake.op_facts = second_time
+    done = invoke("bench", "--steps", "2,3", "--num-prompts", "1", "--output-len", "32")
+    assert done.code == code
+    assert "TPOT" in done.out
+    assert fake.files[WORKER_PATH] == WORKER
+    assert fake.alive is False
+
+
+def test_status_does_not_call_a_patched_worker_original_when_nothing_is_on_record(invoke, own, fakes) -> None:
+    invoke("deploy-profiling")
+    fakes["a"].manifest = None
+    assert f"patched, and nothing is on record of it for this user: {WORKER_PATH}" in invoke("status").out
+
+
 def test_status_shows_what_is_patched_and_what_runs(invoke, own, fakes) -> None:
     assert "every file is original" in invoke("status").out
     invoke("deploy-profiling")

@@ -19,16 +19,24 @@ from eaglelab.remote.agent.wire import AgentError
 __all__ = ["facts", "find_package"]
 
 
-def _imported_from(python: str, cwd: str) -> str | None:
-    """Folder of the `sglang` package that the server's Python would import; it is located, not imported."""
-    script = "import importlib.util as u; s = u.find_spec('sglang'); print('SGLANG=' + (s.origin or (list(s.submodule_search_locations or [''])[0] + '/')) if s else 'SGLANG=')"
+_NEUTRAL = "/"
+"""Python looks into the current folder first, and a home may well have a checkout in a folder named sglang."""
+
+
+def _imported_from(python: str, env: dict[str, str]) -> str | None:
+    """Folder of the `sglang` package that the server's Python would import; it is located, not imported.
+
+    A mere folder of that name (a namespace, to Python) is no package.
+    """
+    script = "import importlib.util as u; s = u.find_spec('sglang'); print('SGLANG=' + (s.origin or '' if s else ''))"
     try:
         done = subprocess.run(
             [python, "-c", script],
             stdin=subprocess.DEVNULL,  # the agent's own stdin is the stream of requests
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            cwd=cwd,
+            cwd=_NEUTRAL,
+            env=dict(os.environ, **env),
             timeout=60,
         )
     except OSError as error:
@@ -41,13 +49,13 @@ def _imported_from(python: str, cwd: str) -> str | None:
     return os.path.realpath(os.path.dirname(os.fsdecode(found.group(1)))) if found.group(1) else None
 
 
-def find_package(python: str, configured: str | None, cwd: str) -> str:
-    """Folder of the sglang package that a server started here will run.
+def find_package(python: str, configured: str | None, env: dict[str, str]) -> str:
+    """Folder of the sglang package that a server started here, with `env` beside what it inherits, will run.
 
     Raises `no-sglang` if there is none, `other-sglang` if the configured checkout is not the one that Python imports:
     a patch there would never run.
     """
-    imported = _imported_from(python, cwd)
+    imported = _imported_from(python, env)
     if not configured:
         if imported is None:
             raise AgentError("no-sglang", "%s finds no package sglang" % python)
@@ -105,14 +113,34 @@ def _gpus() -> list[dict[str, str]]:
     return [dict(zip(keys, [cell.strip() for cell in row.split(",")])) for row in rows]
 
 
-def facts(journal: Journal, python: str, sglang: str | None, targets: list[str], port: int, log: str) -> dict[str, Any]:
+def _nearest(path: str) -> str:
+    """The path itself, or the folder nearest to it that is there already."""
+    while not os.path.exists(path):
+        path = os.path.dirname(path) or "/"
+    return path
+
+
+def _can_append(log: str) -> bool:
+    there = _nearest(log)
+    return os.access(there, os.W_OK) and os.path.isdir(there) == (there != log)
+
+
+def facts(
+    journal: Journal,
+    python: str,
+    sglang: str | None,
+    targets: list[str],
+    port: int,
+    log: str,
+    env: dict[str, str],
+) -> dict[str, Any]:
     """Everything that a plan needs, read in one round trip; nothing is changed.
 
     `targets` are paths below the package; those that exist come back under `files`.
     """
     home = os.path.expanduser("~")
     expanded = os.path.expanduser(python)
-    package = find_package(expanded, sglang, home)
+    package = find_package(expanded, sglang, env)
     files = {
         target: describe_file(os.path.join(package, target))
         for target in targets
@@ -133,7 +161,11 @@ def facts(journal: Journal, python: str, sglang: str | None, targets: list[str],
         "sglang_version": _version(package),
         "files": files,
         "writable": {target: os.access(os.path.dirname(found["path"]), os.W_OK) for target, found in files.items()},
-        "disk_free": {"package": shutil.disk_usage(package).free, "home": shutil.disk_usage(home).free},
+        "disk_free": {
+            "SGLang": shutil.disk_usage(package).free,
+            "the state folder": shutil.disk_usage(_nearest(journal.folder)).free,
+            "the server's log": shutil.disk_usage(_nearest(log)).free,
+        },
         "gpus": _gpus(),
         "port_holder": holder,
         "port_is_ours": bool(holder and holder["pid"] in status["members"]),
@@ -142,5 +174,6 @@ def facts(journal: Journal, python: str, sglang: str | None, targets: list[str],
         "states": journal.states(),
         "loads": journal.read("loads.json") or {},
         "log": log,
+        "log_writable": _can_append(log),
         "log_size": os.path.getsize(log) if os.path.exists(log) else 0,
     }

@@ -57,7 +57,7 @@ def read_bytes(path: str) -> bytes:
 def read_file(path: str) -> tuple[dict[str, Any], bytes]:
     """The regular file behind `path` (links resolved), described, and its bytes.
 
-    Described are real path, sha256, mode, owner, size and number of hard links.
+    Described are real path, sha256, mode, owner, size, number of hard links, and whether lines of a patch are in it.
     """
     real = os.path.realpath(path)
     try:
@@ -76,6 +76,7 @@ def read_file(path: str) -> tuple[dict[str, Any], bytes]:
         "gid": info.st_gid,
         "size": len(data),
         "links": info.st_nlink,
+        "marked": b"# eaglelab:" in data,
     }
     return described, data
 

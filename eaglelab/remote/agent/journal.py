@@ -27,7 +27,15 @@ from eaglelab.remote.agent.wire import AgentError
 
 __all__ = ["Journal", "parse_contents"]
 
-_NO_MANIFEST: dict[str, Any] = {"files": []}
+_ENTRY: dict[str, Any] = {
+    "path": str,
+    "original": (str, type(None)),
+    "patched": list,
+    "mode": int,
+    "uid": int,
+    "gid": int,
+}
+"""What an entry of the manifest holds. A missing `original` is never taken for None, which lets a file be removed."""
 
 
 class Journal(StateFolder):
@@ -39,10 +47,23 @@ class Journal(StateFolder):
     def original(self, digest: str) -> bytes:
         """The stored original; refused if its bytes are no longer what its name says."""
         path = self._object(digest)
+        if not os.path.exists(path):
+            raise AgentError("backup-damaged", "the stored original %s is gone" % path, path=path)
         data = read_bytes(path)
         if sha256(data) != digest:
             raise AgentError("backup-damaged", "the stored original %s no longer has its sha256" % path, path=path)
         return data
+
+    def manifest(self) -> dict[str, Any] | None:
+        """What may be changed now; None if nothing may. Raises `bad-state` where it is not as `backup` writes it."""
+        found = self.read("manifest.json", "run", "files")
+        if found is not None and not (isinstance(found["files"], list) and all(map(_is_entry, found["files"]))):
+            path = os.path.join(self.folder, "manifest.json")
+            raise AgentError("bad-state", "%s: not every file in it has %s" % (path, ", ".join(_ENTRY)), path=path)
+        return found
+
+    def _entries(self) -> list[dict[str, Any]]:
+        return (self.manifest() or {"files": []})["files"]  # type: ignore[no-any-return]
 
     def backup(
         self, run: str, patch: str, by: str, files: list[dict[str, Any]], originals: dict[str, bytes]
@@ -55,7 +76,7 @@ class Journal(StateFolder):
         """
         self.open()
         self.sweep()
-        earlier = {entry["path"]: entry for entry in (self.read("manifest.json") or _NO_MANIFEST)["files"]}
+        earlier = {entry["path"]: entry for entry in self._entries()}
         entries = [
             self._backup_one(run, file, earlier.pop(file["path"], None), originals.get(file["path"])) for file in files
         ]
@@ -87,7 +108,7 @@ class Journal(StateFolder):
         ]
         _sweep_temporaries(path)
         if original is not None:
-            self._store(path, original, data)
+            self._store(path, original, data, known=earlier is not None)
         owner = earlier or file
         return {
             "path": path,
@@ -113,15 +134,16 @@ class Journal(StateFolder):
             )
         self.note("superseded", run=run, path=path, before=earlier["original"], now=found)
 
-    def _store(self, path: str, original: str, data: bytes | None) -> None:
+    def _store(self, path: str, original: str, data: bytes | None, known: bool) -> None:
+        """`known`: the manifest says that it was stored before."""
         stored = self._object(original)
         there = os.path.exists(stored)
         if there and sha256(read_bytes(stored)) == original:
             return
         data = read_bytes(path) if data is None else data
         if sha256(data) != original:
-            if there:
-                self.original(original)  # says that it is damaged: there is nothing to mend it with
+            if there or known:
+                self.original(original)  # says that it is damaged or gone: there is nothing to mend it with
             raise AgentError("changed", "%s is no longer the file that was planned" % path, path=path)
         write_new(stored, data, 0o400)
 
@@ -130,7 +152,7 @@ class Journal(StateFolder):
 
         All of them must compile under this Python, which is the server's, before the first is touched.
         """
-        entries = {entry["path"]: entry for entry in (self.read("manifest.json") or _NO_MANIFEST)["files"]}
+        entries = {entry["path"]: entry for entry in self._entries()}
         for path, data in contents.items():
             if path not in entries or sha256(data) not in entries[path]["patched"]:
                 raise AgentError("no-backup", "%s was not backed up for this patch" % path, path=path)
@@ -177,7 +199,7 @@ class Journal(StateFolder):
         not keep the others from it; its error is raised in the end.
         """
         self.sweep()
-        manifest = self.read("manifest.json")
+        manifest = self.manifest()
         if manifest is None:
             return {"nothing": True, "files": []}
         results, failures = [], []
@@ -248,7 +270,7 @@ class Journal(StateFolder):
     def states(self) -> list[dict[str, Any]]:
         """Every file of the manifest and what it is now: original, patched, foreign or missing."""
         found = []
-        for entry in (self.read("manifest.json") or _NO_MANIFEST)["files"]:
+        for entry in self._entries():
             now = _digest(entry["path"])
             if now == entry["original"]:
                 state = "original"
@@ -258,6 +280,12 @@ class Journal(StateFolder):
                 state = "missing" if now is None else "foreign"
             found.append({"path": entry["path"], "state": state, "sha256": now, "original": entry["original"]})
         return found
+
+
+def _is_entry(entry: Any) -> bool:
+    return isinstance(entry, dict) and all(
+        key in entry and isinstance(entry[key], kind) for key, kind in _ENTRY.items()
+    )
 
 
 def _digest(path: str) -> str | None:

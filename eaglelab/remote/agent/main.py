@@ -80,7 +80,7 @@ class Agent:
         return self.server.start(**what)
 
     def op_status(self) -> Any:
-        return dict(self.server.status(), manifest=self.journal.read("manifest.json"), states=self.journal.states())
+        return dict(self.server.status(), manifest=self.journal.manifest(), states=self.journal.states())
 
     def op_stop(self, run: str, grace: float) -> Any:
         return self.server.stop(run, grace, self.beat)

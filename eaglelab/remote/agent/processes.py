@@ -23,7 +23,7 @@ __all__ = [
     "writes_to",
 ]
 
-_SECRET_FLAG = re.compile(r"-(key|token|secret|password|passwd)$")
+_SECRET_FLAG = re.compile(r"[-_](key|token|secret|password|passwd)$")
 
 
 def boot_id() -> str:

@@ -29,6 +29,12 @@ __all__ = ["MARK", "Server"]
 MARK = "EAGLELAB_SERVER"
 """Environment variable that every process of a server of ours inherits; its value is the state folder."""
 
+_RECORD = ("run", "port", "log", "log_offset", "log_device", "log_inode", "boot", "session", "session_start") + (
+    "pid",
+    "pid_start",
+)
+"""Without these a record proves nothing about any process."""
+
 _KILL_S = 15.0
 _KEEPER_S = 5.0
 """How long the keeper is spared after KILL, so that it can write down how the server ended."""
@@ -49,7 +55,7 @@ class Server:
         self._keepers: set[int] = set()
 
     def record(self) -> dict[str, Any] | None:
-        return self.state.read("server.json")
+        return self.state.read("server.json", *_RECORD)
 
     def members(self) -> set[int]:
         """Living processes of our server: its session, and what left the session but carries our mark."""

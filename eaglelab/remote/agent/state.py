@@ -60,15 +60,19 @@ class StateFolder:
         except AgentError:
             pass
 
-    def read(self, name: str) -> dict[str, Any] | None:
-        """A JSON file of the state folder; None if there is none."""
+    def read(self, name: str, *needed: str) -> dict[str, Any] | None:
+        """A JSON file of the state folder; None if there is none. Raises `bad-state` where a `needed` key is missing."""
         path = os.path.join(self.folder, name)
         if not os.path.exists(path):
             return None
         try:
-            return dict(json.loads(read_bytes(path)))
+            found = dict(json.loads(read_bytes(path)))
         except (ValueError, TypeError) as error:
             raise AgentError("bad-state", "%s is not a JSON object: %s" % (path, error), path=path) from error
+        missing = [key for key in needed if key not in found]
+        if missing:
+            raise AgentError("bad-state", "%s lacks %s" % (path, ", ".join(missing)), path=path)
+        return found
 
     def write(self, name: str, content: dict[str, Any]) -> None:
         write_new(os.path.join(self.folder, name), json.dumps(content, indent=1, sort_keys=True).encode())
