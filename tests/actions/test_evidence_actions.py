@@ -18,7 +18,7 @@ def generated(do):
 
 def test_prove_names_the_class_that_ran(generated, context, do) -> None:
     assert do("prove") == {"classes": ["EAGLEWorker"], "ranks": [0]}
-    assert "the probe ran in EAGLEWorker on 1 rank(s)" in said(context)
+    assert "the patched code ran in EAGLEWorker on 1 rank(s)" in said(context)
 
 
 def test_without_its_line_in_the_log_the_patch_never_ran(fake, generated, do) -> None:

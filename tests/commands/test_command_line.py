@@ -100,8 +100,8 @@ def test_patch_check_writes_the_patched_file_and_exits_0(tmp_path: Path) -> None
     patch = json.loads(done.stdout)["patch"]
     assert patch["worker_class"] == "EAGLEWorker"
     assert patch["anchors"][0]["line"] > 0
-    assert patch["diff"].startswith("--- a/eagle_worker.py\n+++ b/eagle_worker.py\n")
-    assert "+++ b/eagle_worker.py" in done.stderr
+    assert patch["diff"].startswith(f"--- a{source}\n+++ b{source}\n")
+    assert f"+++ b{source}" in done.stderr
     kept = [line for line in out.read_bytes().splitlines() if b"# eaglelab:eagle3-profile" not in line]
     assert kept == WORKER.splitlines()
 
@@ -111,7 +111,7 @@ def test_patch_check_of_a_file_without_a_worker_exits_1_with_the_lines_looked_at
     source.write_bytes(WORKER.replace(b"self.verify(", b"self.check("))
     done = start("patch-check", "--file", str(source))
     assert done.returncode == 1
-    assert done.stderr.startswith("error: eagle_worker.py")
+    assert done.stderr.startswith(f"error: {source}:")
     assert " | " in done.stderr
 
 

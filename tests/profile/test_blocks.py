@@ -82,6 +82,14 @@ def test_a_block_on_one_line_is_read():
     assert only([" ".join(OLD)]).to_json() == only(OLD).to_json()
 
 
+@pytest.mark.parametrize("counts", ["cycles=400 accepted=394", "accepted: 394 cycles: 400", "(400 cycles, 394 accepted)"])
+def test_a_count_stands_after_its_own_sign_or_before_its_word(counts):
+    block = only([f"[t] EAGLE3_PROF {counts} total=31.74ms"])
+    assert (block.text.counts["cycles"], block.text.counts["accepted"]) == (400, 394)
+    assert block.total_ms == 31.74
+    assert block.accept_length == pytest.approx(1.985)
+
+
 def test_without_an_accept_length_the_counts_of_the_header_give_it():
     block = only([line for line in OLD if "Accept" not in line])
     assert block.printed_accept_length is None

@@ -377,6 +377,30 @@ def test_a_manifest_that_is_not_json_is_named(host: Installation) -> None:
         assert refused.value.code == "bad-state"
 
 
+def test_a_deleted_original_is_a_damaged_backup(host: Installation) -> None:
+    host.deploy()
+    (host.folder / "state/objects" / digest(ORIGINAL)).unlink()
+    for action in (host.rollback, host.backup):
+        with pytest.raises(AgentError, match="the stored original .* is gone") as refused:
+            action()
+        assert refused.value.code == "backup-damaged"
+    assert host.workers[0].read_bytes() == PATCHED
+
+
+@pytest.mark.parametrize("key", ["run", "files", "path", "original", "patched", "mode", "uid", "gid"])
+def test_a_manifest_that_lacks_something_is_refused_and_nothing_is_touched(host: Installation, key: str) -> None:
+    host.deploy()
+    path = host.folder / "state/manifest.json"
+    manifest = json.loads(path.read_text())
+    del (manifest if key in manifest else manifest["files"][0])[key]
+    path.write_text(json.dumps(manifest))
+    for action in (host.rollback, host.backup, host.apply, host.journal.states):
+        with pytest.raises(AgentError, match=key) as refused:
+            action()
+        assert refused.value.code == "bad-state"
+    host.assert_patched()
+
+
 def test_a_line_that_a_crash_cut_off_does_not_swallow_the_next(host: Installation) -> None:
     host.backup()
     with (host.folder / "state/journal.jsonl").open("ab") as log:

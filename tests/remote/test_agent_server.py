@@ -256,6 +256,17 @@ def test_a_daemon_in_a_session_with_our_old_number_is_not_touched(server_host: S
         os.kill(daemon, signal.SIGKILL)
 
 
+def test_a_record_that_lacks_something_is_refused(server_host: ServerHost) -> None:
+    record = server_host.start(SLEEP)
+    for key in ("boot", "session", "pid_start", "port", "log_inode"):
+        server_host.server.state.write("server.json", {name: record[name] for name in record if name != key})
+        for action in (server_host.fresh().status, server_host.stop):
+            with pytest.raises(AgentError, match=rf"server\.json lacks {key}") as refused:
+                action()
+            assert refused.value.code == "bad-state"
+    server_host.server.state.write("server.json", record)
+
+
 def test_a_record_from_before_a_reboot_names_nobody(server_host: ServerHost) -> None:
     stranger = server_host.stranger("import time; print('up', flush=True); time.sleep(60)")
     server_host.start("raise SystemExit(0)")
@@ -426,9 +437,9 @@ def test_a_term_to_the_whole_group_leaves_the_keeper_to_write_down_the_end(serve
 
 
 def test_no_secret_of_the_command_line_is_written_down(server_host: ServerHost) -> None:
-    command = [*server_host.script(SLEEP), "--api-key", "tops3cret", "--hf-token=tops3cret", "--port", "1"]
+    command = [*server_host.script(SLEEP), "--api-key", "tops3cret", "--hf-token=tops3cret", "--hf_token=tops3cret", "--port", "1"]
     record = server_host.start(SLEEP, command=command, env={"HF_TOKEN": "tops3cret"})
-    assert record["command"][-5:] == ["--api-key", "***", "--hf-token=***", "--port", "1"]
+    assert record["command"][-6:] == ["--api-key", "***", "--hf-token=***", "--hf_token=***", "--port", "1"]
     assert b"tops3cret" in Path(f"/proc/{record['pid']}/cmdline").read_bytes()
     server_host.stop()
     written = [path for path in (server_host.folder / "state").rglob("*") if path.is_file()]

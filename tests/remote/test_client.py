@@ -215,9 +215,23 @@ def test_a_generate_on_a_link_that_broke_before_is_sent_once_on_a_new_one(link: 
     found.close()
 
 
-def test_the_connection_is_tried_again_before_a_request_that_is_not(link: BreakingLink) -> None:
-    found = client(link)
+def test_a_host_that_cannot_be_reached_at_first_is_tried_once(link: BreakingLink) -> None:
+    pauses: list[float] = []
     link.faults = [lambda pipe: os.kill(pipe.pid, signal.SIGKILL)] * 2
+    found = AgentClient(link, sys.executable, sleep=pauses.append)
+    for op in ("status", "http"):
+        with pytest.raises(LinkLost):
+            found.call(op, method="POST")
+    assert (len(link.pipes), pauses) == (2, [])
+
+
+def test_the_connection_is_tried_again_before_a_request_that_is_not(link: BreakingLink) -> None:
+    now = [0.0]
+    found = client(link, clock=lambda: now[0])
+    found.call("status")
+    os.kill(link.pid, signal.SIGKILL)
+    now[0] = 3600.0
+    link.faults = [lambda pipe: os.kill(pipe.pid, signal.SIGKILL)]
     with web(stream(chunk(1, STOP), DONE)) as server:
         found.call("generate", host="127.0.0.1", port=server.port, body={}, key=None, timeout=5.0)
         assert len(server.requests) == 1
@@ -338,6 +352,20 @@ def test_a_second_operator_is_refused_and_told_who_is_at_work(agent: AgentClient
     agent.close()
     second.lock(OTHER)
     second.close()
+
+
+@pytest.mark.parametrize(
+    ("holder", "who"),
+    [
+        (json.dumps({**OTHER, "pid": 7}), "colleague@there runs sweep since today (run run-9)"),
+        ("", "it left no name"),
+        ("{half", "it left no name"),
+        ("[1]", "it left no name"),
+    ],
+)
+def test_who_holds_the_lock_is_said_in_one_sentence(holder: str, who: str) -> None:
+    error = explain({"code": "locked", "what": "another run is at work", "details": {"holder": holder}}, "here")
+    assert error.what == f"another run is at work: {who}"
 
 
 def test_the_lock_is_free_when_its_controller_says_goodbye(agent: AgentClient) -> None:
@@ -515,6 +543,12 @@ def test_a_host_that_a_person_must_mend_is_exit_code_3(code: str) -> None:
     error = explain({"code": code, "what": "it is so", "details": {}}, "here")
     assert isinstance(error, AttentionError)
     assert error.hint
+
+
+def test_whoever_must_mend_the_state_is_told_where_the_originals_lie() -> None:
+    hint = explain({"code": "bad-state", "what": "it is so", "details": {}}, "here").hint
+    assert "objects/" in hint
+    assert "journal.jsonl" in hint
 
 
 def test_a_closed_client_can_be_used_again(agent: AgentClient) -> None:

@@ -92,7 +92,7 @@ def test_the_environment_of_the_call_wins_over_that_of_the_inventory() -> None:
     assert env == {"A": "1", "B": "3", "EAGLE3_PROFILE": "1"}
 
 
-@pytest.mark.parametrize(("text", "steps"), [("2", (2,)), ("2,3,5", (2, 3, 5)), (" 5, 1 ", (5, 1))])
+@pytest.mark.parametrize(("text", "steps"), [("2", (2,)), ("2,3,64", (2, 3, 64)), (" 5, 1 ", (5, 1))])
 def test_steps_are_read_in_the_order_given(text: str, steps: tuple[int, ...]) -> None:
     assert parse_steps(text) == steps
 
@@ -105,6 +105,8 @@ def test_steps_are_read_in_the_order_given(text: str, steps: tuple[int, ...]) ->
         ("0", "0 steps are not possible: a step count is 1 or more"),
         ("-2", "-2 steps are not possible: a step count is 1 or more"),
         ("-0", "-0 steps are not possible: a step count is 1 or more"),
+        ("65", "65 steps are not possible: SGLang captures a graph for each; 64 at most here"),
+        ("9" * 5000, "9" * 5000 + " steps are not possible: SGLang captures a graph for each; 64 at most here"),
         ("two", "'two' is not a whole number"),
         ("2.0", "'2.0' is not a whole number"),
         ("--2", "'--2' is not a whole number"),
