@@ -60,7 +60,9 @@ def _prove(context: Context, _: NoArguments) -> dict[str, Any]:
             hint="another worker class or another SGLang installation served it; the log is in the bundle",
         )
     classes = sorted({match["class"] for match in found})
-    context.say.line(f"  the patched code ran in {', '.join(classes)} on {len({match['rank'] for match in found})} rank(s)")
+    context.say.line(
+        f"  the patched code ran in {', '.join(classes)} on {len({match['rank'] for match in found})} rank(s)"
+    )
     return {"classes": classes, "ranks": sorted({int(match["rank"]) for match in found})}
 
 

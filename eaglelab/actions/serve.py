@@ -46,7 +46,9 @@ class SettingArguments(Arguments):
         return Setting(
             steps=steps,
             gate=context.spec.gate if probed else None,
-            probe_folder=f"{context.facts['state']}/runs/{context.run}/probe" if probed and context.spec.records else None,
+            probe_folder=f"{context.facts['state']}/runs/{context.run}/probe"
+            if probed and context.spec.records
+            else None,
             flags=self.flags,
             env=self.env,
         )

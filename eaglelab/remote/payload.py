@@ -8,7 +8,20 @@ from importlib import resources
 
 __all__ = ["BOOTSTRAP", "agent_source"]
 
-_ORDER = ("wire", "processes", "files", "state", "journal", "lock", "keeper", "server", "http", "facts", "main")
+_ORDER = (
+    "wire",
+    "processes",
+    "files",
+    "state",
+    "manifest",
+    "journal",
+    "lock",
+    "keeper",
+    "server",
+    "http",
+    "facts",
+    "main",
+)
 _PACKAGE = "eaglelab.remote.agent"
 
 BOOTSTRAP = (

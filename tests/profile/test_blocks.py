@@ -82,7 +82,9 @@ def test_a_block_on_one_line_is_read():
     assert only([" ".join(OLD)]).to_json() == only(OLD).to_json()
 
 
-@pytest.mark.parametrize("counts", ["cycles=400 accepted=394", "accepted: 394 cycles: 400", "(400 cycles, 394 accepted)"])
+@pytest.mark.parametrize(
+    "counts", ["cycles=400 accepted=394", "accepted: 394 cycles: 400", "(400 cycles, 394 accepted)"]
+)
 def test_a_count_stands_after_its_own_sign_or_before_its_word(counts):
     block = only([f"[t] EAGLE3_PROF {counts} total=31.74ms"])
     assert (block.text.counts["cycles"], block.text.counts["accepted"]) == (400, 394)

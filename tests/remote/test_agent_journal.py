@@ -381,7 +381,7 @@ def test_a_deleted_original_is_a_damaged_backup(host: Installation) -> None:
     host.deploy()
     (host.folder / "state/objects" / digest(ORIGINAL)).unlink()
     for action in (host.rollback, host.backup):
-        with pytest.raises(AgentError, match="the stored original .* is gone") as refused:
+        with pytest.raises(AgentError, match=r"the stored original .* is gone") as refused:
             action()
         assert refused.value.code == "backup-damaged"
     assert host.workers[0].read_bytes() == PATCHED

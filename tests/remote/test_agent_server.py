@@ -410,10 +410,12 @@ def test_a_keeper_whose_agent_dies_runs_its_server_to_the_end_or_not_at_all(
     state.open()
     out = os.open(server_host.folder / "log", os.O_WRONLY | os.O_CREAT)
     command = server_host.script("import pathlib, sys; pathlib.Path(sys.argv[1], 'ran').touch(); raise SystemExit(5)")
+    record = {"run": "run-1", "boot": "this", "port": server_host.port, "log": str(server_host.folder / "log")}
+    record.update(log_offset=0, log_device=0, log_inode=0)
     pid = os.fork()
     if pid == 0:
         try:
-            keeper._keep(state, command, dict(os.environ), out, "/", {"run": "run-1", "boot": "this"}, theirs)
+            keeper._keep(state, command, dict(os.environ), out, "/", record, theirs)
         finally:
             os._exit(0)
     theirs.close()
@@ -437,7 +439,15 @@ def test_a_term_to_the_whole_group_leaves_the_keeper_to_write_down_the_end(serve
 
 
 def test_no_secret_of_the_command_line_is_written_down(server_host: ServerHost) -> None:
-    command = [*server_host.script(SLEEP), "--api-key", "tops3cret", "--hf-token=tops3cret", "--hf_token=tops3cret", "--port", "1"]
+    command = [
+        *server_host.script(SLEEP),
+        "--api-key",
+        "tops3cret",
+        "--hf-token=tops3cret",
+        "--hf_token=tops3cret",
+        "--port",
+        "1",
+    ]
     record = server_host.start(SLEEP, command=command, env={"HF_TOKEN": "tops3cret"})
     assert record["command"][-6:] == ["--api-key", "***", "--hf-token=***", "--hf_token=***", "--port", "1"]
     assert b"tops3cret" in Path(f"/proc/{record['pid']}/cmdline").read_bytes()

@@ -75,6 +75,7 @@ def test_the_api_key_is_given_once() -> None:
         (host({"draft_model_path": None}), 2, "server.speculative.draft_model_path of host 'a' is not set"),
         (host(without=True), 2, "2 steps are asked for and server.speculative of host 'a' is empty"),
         (host(), 0, "0 steps are not possible"),
+        (host(), 65, "65 steps are not possible: SGLang captures a graph for each"),
     ],
 )
 def test_a_command_that_cannot_work_is_refused(which: Host, steps: int | None, what: str) -> None:

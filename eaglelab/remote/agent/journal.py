@@ -22,20 +22,11 @@ from eaglelab.remote.agent.files import (
     temporaries,
     write_new,
 )
+from eaglelab.remote.agent.manifest import manifest_entries, read_manifest
 from eaglelab.remote.agent.state import StateFolder
 from eaglelab.remote.agent.wire import AgentError
 
 __all__ = ["Journal", "parse_contents"]
-
-_ENTRY: dict[str, Any] = {
-    "path": str,
-    "original": (str, type(None)),
-    "patched": list,
-    "mode": int,
-    "uid": int,
-    "gid": int,
-}
-"""What an entry of the manifest holds. A missing `original` is never taken for None, which lets a file be removed."""
 
 
 class Journal(StateFolder):
@@ -54,17 +45,6 @@ class Journal(StateFolder):
             raise AgentError("backup-damaged", "the stored original %s no longer has its sha256" % path, path=path)
         return data
 
-    def manifest(self) -> dict[str, Any] | None:
-        """What may be changed now; None if nothing may. Raises `bad-state` where it is not as `backup` writes it."""
-        found = self.read("manifest.json", "run", "files")
-        if found is not None and not (isinstance(found["files"], list) and all(map(_is_entry, found["files"]))):
-            path = os.path.join(self.folder, "manifest.json")
-            raise AgentError("bad-state", "%s: not every file in it has %s" % (path, ", ".join(_ENTRY)), path=path)
-        return found
-
-    def _entries(self) -> list[dict[str, Any]]:
-        return (self.manifest() or {"files": []})["files"]  # type: ignore[no-any-return]
-
     def backup(
         self, run: str, patch: str, by: str, files: list[dict[str, Any]], originals: dict[str, bytes]
     ) -> dict[str, Any]:
@@ -76,7 +56,7 @@ class Journal(StateFolder):
         """
         self.open()
         self.sweep()
-        earlier = {entry["path"]: entry for entry in self._entries()}
+        earlier = {entry["path"]: entry for entry in manifest_entries(self)}
         entries = [
             self._backup_one(run, file, earlier.pop(file["path"], None), originals.get(file["path"])) for file in files
         ]
@@ -152,7 +132,7 @@ class Journal(StateFolder):
 
         All of them must compile under this Python, which is the server's, before the first is touched.
         """
-        entries = {entry["path"]: entry for entry in self._entries()}
+        entries = {entry["path"]: entry for entry in manifest_entries(self)}
         for path, data in contents.items():
             if path not in entries or sha256(data) not in entries[path]["patched"]:
                 raise AgentError("no-backup", "%s was not backed up for this patch" % path, path=path)
@@ -199,7 +179,7 @@ class Journal(StateFolder):
         not keep the others from it; its error is raised in the end.
         """
         self.sweep()
-        manifest = self.manifest()
+        manifest = read_manifest(self)
         if manifest is None:
             return {"nothing": True, "files": []}
         results, failures = [], []
@@ -270,7 +250,7 @@ class Journal(StateFolder):
     def states(self) -> list[dict[str, Any]]:
         """Every file of the manifest and what it is now: original, patched, foreign or missing."""
         found = []
-        for entry in self._entries():
+        for entry in manifest_entries(self):
             now = _digest(entry["path"])
             if now == entry["original"]:
                 state = "original"
@@ -280,12 +260,6 @@ class Journal(StateFolder):
                 state = "missing" if now is None else "foreign"
             found.append({"path": entry["path"], "state": state, "sha256": now, "original": entry["original"]})
         return found
-
-
-def _is_entry(entry: Any) -> bool:
-    return isinstance(entry, dict) and all(
-        key in entry and isinstance(entry[key], kind) for key, kind in _ENTRY.items()
-    )
 
 
 def _digest(path: str) -> str | None:

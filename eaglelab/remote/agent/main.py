@@ -14,6 +14,7 @@ from eaglelab.remote.agent.files import os_error, read_file, sed
 from eaglelab.remote.agent.http import generate, request
 from eaglelab.remote.agent.journal import Journal, parse_contents
 from eaglelab.remote.agent.lock import Lock
+from eaglelab.remote.agent.manifest import read_manifest
 from eaglelab.remote.agent.server import Server
 from eaglelab.remote.agent.state import state_folder
 from eaglelab.remote.agent.wire import READY, AgentError, Reply, encode_frame, read_frame
@@ -80,7 +81,7 @@ class Agent:
         return self.server.start(**what)
 
     def op_status(self) -> Any:
-        return dict(self.server.status(), manifest=self.journal.manifest(), states=self.journal.states())
+        return dict(self.server.status(), manifest=read_manifest(self.journal), states=self.journal.states())
 
     def op_stop(self, run: str, grace: float) -> Any:
         return self.server.stop(run, grace, self.beat)

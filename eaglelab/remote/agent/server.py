@@ -29,7 +29,7 @@ __all__ = ["MARK", "Server"]
 MARK = "EAGLELAB_SERVER"
 """Environment variable that every process of a server of ours inherits; its value is the state folder."""
 
-_RECORD = tuple("run port log log_offset log_device log_inode boot session session_start pid pid_start".split())
+_RECORD = tuple("run port log log_offset log_device log_inode boot session session_start pid pid_start".split())  # noqa: SIM905
 """Without these a record proves nothing about any process."""
 
 _KILL_S = 15.0
