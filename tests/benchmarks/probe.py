@@ -187,7 +187,8 @@ def main(rounds: int) -> int:
         "on": "on: more",
         "writing": f"blocks of {CYCLES}: more, /{CYCLES}",
     }
-    print(f"CPU microseconds a decode cycle, {rounds} rounds of {CYCLES} cycles each")
+    python = ".".join(map(str, sys.version_info[:3]))
+    print(f"CPU microseconds a decode cycle, {rounds} rounds of {CYCLES} cycles each, Python {python}")
     print(f"{'worker':22s} {'probe':26s} {'min':>8s} {'25 %':>8s} {'median':>8s} {'75 %':>8s} {'max':>8s}")
     every: dict[str, list[list[float]]] = {name: [] for name in titles}
     with tempfile.TemporaryDirectory(prefix="eaglelab-bench-") as folder:
