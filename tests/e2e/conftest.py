@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 
 import pytest
 from scene import Scene
+
+
+NEEDS_PYTHON = {"0.5.23": (3, 11)}
 
 
 @pytest.fixture(scope="module")
@@ -21,6 +25,8 @@ def scene_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str
     scenes: dict[str, Scene] = {}
 
     def of(version: str) -> Scene:
+        if sys.version_info < NEEDS_PYTHON.get(version, (3, 10)):
+            pytest.skip(f"SGLang {version} has no wheel for Python {sys.version_info[0]}.{sys.version_info[1]}")
         if version not in scenes:
             scenes[version] = Scene.make(tmp_path_factory.mktemp("project"))
             scenes[version].invoke("lab-up", "--sglang", version, "--load-seconds", "0.3")
