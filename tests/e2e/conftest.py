@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 import pytest
 from scene import Scene
 
-
 NEEDS_PYTHON = {"0.5.23": (3, 11)}
 
 
