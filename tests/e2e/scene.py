@@ -51,7 +51,15 @@ class Scene:
 
     def environment(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
         path = os.pathsep.join([str(ROOT), os.environ["PYTHONPATH"]])
-        return {**os.environ, "PYTHONPATH": path, "EAGLELAB_HOST": "sim", "COLUMNS": "100", **self.env, **(more or {})}
+        return {
+            **os.environ,
+            "COLUMNS": "100",
+            "PYTHONPATH": path,
+            "EAGLELAB_HOST": "sim",
+            "EAGLELAB_LOOPBACK_ONLY": "1",
+            **self.env,
+            **(more or {}),
+        }
 
     def invoke(self, *words: str, code: int | None = 0) -> Done:
         """Runs a command to its end; fails the test if it does not end with `code` (None: any)."""
