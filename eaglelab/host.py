@@ -12,7 +12,19 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from eaglelab.errors import HostError, InputError
 from eaglelab.masking import Masker, is_secret_name
 
-__all__ = ["MOST_STEPS", "FlagValue", "Host", "HostSettings", "Placeholder", "Server", "Speculative"]
+__all__ = [
+    "MOST_STEPS",
+    "FlagValue",
+    "Host",
+    "HostSettings",
+    "Placeholder",
+    "Server",
+    "Speculative",
+    "flag_name",
+    "flag_value",
+    "variable_name",
+    "variable_value",
+]
 
 MOST_STEPS = 64
 """More draft steps are taken for a slip: SGLang captures a graph for each."""
@@ -28,32 +40,47 @@ class Placeholder:
     where: str
 
 
-def _flag_value(value: object) -> FlagValue:
+def flag_value(value: object) -> FlagValue:
     items = value if isinstance(value, list) else [value]
     plain = all(isinstance(item, int | float | str) for item in items)
     if not plain or (isinstance(value, list) and any(isinstance(item, bool) for item in value)):
         raise ValueError("must be text, a number or a list of them, or true for a flag that takes no value")
+    for item in items:
+        _text(item)
     return value  # type: ignore[return-value]
 
 
-def _flag_name(name: str) -> str:
+def flag_name(name: str) -> str:
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name):
         raise ValueError("must be the name of a flag in lower case without the leading --, such as mem-fraction-static")
     return name
 
 
-def _variable_name(name: str) -> str:
+def variable_name(name: str) -> str:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
         raise ValueError("is not the name of an environment variable")
     return name
 
 
-def _variable_value(value: object) -> object:
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+def variable_value(value: object) -> object:
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else _text(value)
+
+
+def _text(value: object) -> object:
+    """Text that a command line or an environment can hold."""
+    if isinstance(value, str) and re.search("[\x00\ud800-\udfff]", value):
+        raise ValueError("has a character that no command line can hold (NUL, or half of a surrogate pair)")
+    return value
+
+
+def _line(text: str) -> str:
+    if "\n" in text:
+        raise ValueError("must be one line")  # csh, as a login shell, could not be given it
+    return text
 
 
 def _word(text: str) -> str:
-    if not text or text.startswith("-") or re.search(r"\s|\x00", text):
+    if not text or text.startswith("-") or re.search(r"\s", text):
         raise ValueError(f"must be one word that does not start with '-', not '{text}'")
     return text
 
@@ -70,12 +97,13 @@ def _ssh_config(value: object) -> bool | str:
     raise ValueError("must be true, false or the path of an ssh_config file")
 
 
-Text = Annotated[str, Field(min_length=1)]
-Word = Annotated[str, AfterValidator(_word)]
+AnyText = Annotated[str, BeforeValidator(_text)]
+Text = Annotated[str, Field(min_length=1), BeforeValidator(_text)]
+Word = Annotated[AnyText, AfterValidator(_word)]
 Port = Annotated[int, AfterValidator(_port)]
 Count = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0)]
-Variable = Annotated[str, AfterValidator(_variable_name)]
+Variable = Annotated[str, AfterValidator(variable_name)]
 
 
 class _Settings(BaseModel):
@@ -103,8 +131,8 @@ class Server(_Settings):
     port: Port = 30000
     tp_size: Count = 1
     speculative: Speculative | None = Field(default_factory=Speculative)
-    flags: dict[Annotated[str, AfterValidator(_flag_name)], Annotated[FlagValue, PlainValidator(_flag_value)]] = {}
-    env: dict[Variable, Annotated[str, BeforeValidator(_variable_value)]] = {}
+    flags: dict[Annotated[str, AfterValidator(flag_name)], Annotated[FlagValue, PlainValidator(flag_value)]] = {}
+    env: dict[Variable, Annotated[str, BeforeValidator(variable_value)]] = {}
 
 
 class HostSettings(_Settings):
@@ -113,6 +141,7 @@ class HostSettings(_Settings):
     Paths of the controller: `key`, `known_hosts`, `ssh_config`. Paths of the host, which may begin with `~/`:
     `python`, `sglang`, `log` and those in `server`. `port` and `user`: None leaves them to ssh_config.
     `sglang` is a checkout (package under `python/`) or a folder that holds `sglang/`; None means: ask `python`.
+    `sudo`: log in as `user` and work as root there, by `sudo -n`; the home folder is then root's.
     Times are in seconds. `api_key_env` names the variable of the controller that holds the server's API key.
     `secrets` names variables that are masked beside those whose names give them away.
     """
@@ -125,7 +154,8 @@ class HostSettings(_Settings):
     known_hosts: Text | None = None
     connect_timeout: Seconds = 10.0
     ssh_config: Annotated[bool | str, PlainValidator(_ssh_config)] = True
-    python: Text = "python3"
+    sudo: bool = False
+    python: Annotated[Text, AfterValidator(_line)] = "python3"
     sglang: Text | None = None
     log: Text = "~/.local/state/eaglelab/server.log"
     server: Server = Field(default_factory=Server)
