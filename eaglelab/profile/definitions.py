@@ -26,7 +26,9 @@ DEFINITIONS = {
     "tok_s_per_request": "tokens of kept cycles / sum of their total event times / batch size",
     "tok_s_in_all": "tokens of kept cycles / sum of their total event times",
     "ci95": "95 % confidence interval of the mean by Student's t, cycles of one run taken as independent",
-    "p95": "95th percentile, linear interpolation between neighbours",
+    "p90": "90th percentile, linear interpolation between neighbours",
+    "p95": "95th percentile, the same way",
+    "p99": "99th percentile, the same way",
     "skew": "largest minus smallest mean event time among the ranks, ms",
     "host_error_percent": "(host mean - event mean) / event mean * 100; negative: the host timer shows too little",
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ from eaglelab.profile.definitions import PHASES
 __all__ = [
     "GRAPH",
     "SCHEMA",
+    "Asked",
     "CycleBlock",
     "Identity",
     "Problem",
@@ -55,13 +56,27 @@ class Start:
 
 
 @dataclass(frozen=True)
+class Asked:
+    """What the requests of some cycles asked for. `why` says what kept `wanted` from being `active`, None if nothing did.
+
+    `wanted` is None where no single step count was asked for; `active` is the block's.
+    """
+
+    wanted: int | None
+    active: int
+    cycles: int
+    why: str | None
+
+
+@dataclass(frozen=True)
 class CycleBlock:
     """Cycles of one step count and batch size.
 
     `event_ms` and `host_ms` map each phase to one value a kept cycle (ms); `kept_tokens` are the tokens of the same
     cycles, bonus included, None where the count could not be read. `correct_hist[j]` counts the request-cycles with j
     correct drafts over all decode cycles, dropped ones included. `graph` counts the decode cycles whose target ran as a
-    CUDA graph (`cuda_graph`) or eagerly (`eager`), where the worker said so; None where it never did.
+    CUDA graph (`cuda_graph`) or eagerly (`eager`), where the worker said so; None where it never did. `steps_from_rid`
+    is what the requests asked for, None where request ids choose nothing; its cycles add up to `decode_cycles`.
     """
 
     identity: Identity
@@ -78,6 +93,7 @@ class CycleBlock:
     event_ms: Mapping[str, tuple[float, ...]]
     host_ms: Mapping[str, tuple[float, ...]]
     graph: Mapping[str, int] | None = None
+    steps_from_rid: tuple[Asked, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -110,12 +126,7 @@ class Records:
             self.starts.append(record)
             return
         self.blocks.append(record)
-        expected = (record.decode_cycles - record.unknown) * record.batch_size
-        if sum(record.correct_hist) != expected:
-            what = (
-                f"correct_hist counts {sum(record.correct_hist)} request-cycles, the cycles say {expected}; block kept"
-            )
-            self.problems.append(Problem(number, what))
+        self.problems.extend(Problem(number, f"{what}; block kept") for what in _contradictions(record))
 
 
 def read_records(lines: Iterable[bytes | str]) -> Records:
@@ -146,6 +157,16 @@ def parse_record(line: bytes | str) -> Start | CycleBlock:
     if kind == "block":
         return _block(data)
     raise RecordError(f"kind {kind!r} is not known")
+
+
+def _contradictions(block: CycleBlock) -> Iterator[str]:
+    expected = (block.decode_cycles - block.unknown) * block.batch_size
+    if sum(block.correct_hist) != expected:
+        yield f"correct_hist counts {sum(block.correct_hist)} request-cycles, the cycles say {expected}"
+    asked = block.steps_from_rid
+    if asked is not None and sum(entry.cycles for entry in asked) != block.decode_cycles:
+        told = sum(entry.cycles for entry in asked)
+        yield f"steps_from_rid counts {told} cycles, the block {block.decode_cycles}"
 
 
 def _identity(data: dict[str, Any]) -> Identity:
@@ -182,6 +203,7 @@ def _block(data: dict[str, Any]) -> CycleBlock:
         event_ms=_times(data, "event_ms", cycles),
         host_ms=_times(data, "host_ms", cycles),
         graph=_graph(data),
+        steps_from_rid=_steps_from_rid(data),
     )
 
 
@@ -191,6 +213,29 @@ def _graph(data: dict[str, Any]) -> dict[str, int] | None:
         return None
     counts = _object(data, "graph")
     return {key: _whole(counts.get(key), f"graph.{key}") for key in GRAPH}
+
+
+def _steps_from_rid(data: dict[str, Any]) -> tuple[Asked, ...] | None:
+    """Records before probe 1.2.0, and those of a server whose ids choose nothing, do not have it."""
+    key = "steps_from_rid"
+    if key not in data:
+        return None
+    found = []
+    for entry in _list(data, key):
+        if not isinstance(entry, dict):
+            raise RecordError(f"{key} has an entry {entry!r}, not an object")
+        wanted, why = entry.get("wanted"), entry.get("why")
+        if why is not None and not isinstance(why, str):
+            raise RecordError(f"{key}.why is {why!r}, not a text")
+        found.append(
+            Asked(
+                wanted=None if wanted is None else _whole(wanted, f"{key}.wanted"),
+                active=_whole(entry.get("active"), f"{key}.active"),
+                cycles=_whole(entry.get("cycles"), f"{key}.cycles"),
+                why=why,
+            )
+        )
+    return tuple(found)
 
 
 def _kept_tokens(data: dict[str, Any], cycles: int) -> tuple[int | None, ...]:

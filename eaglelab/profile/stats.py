@@ -1,4 +1,4 @@
-"""The few statistics that every figure carries: mean, median, p95, spread, count, 95 % confidence interval."""
+"""The few statistics that every figure carries: mean, median, p90, p95, p99, spread, count, 95 % confidence interval."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ class Stats:
     count: int
     mean: float
     median: float
+    p90: float
     p95: float
+    p99: float
     stdev: float | None
     ci95: tuple[float, float] | None
 
@@ -36,7 +38,9 @@ class Stats:
         return {
             "mean": rounded(self.mean),
             "median": rounded(self.median),
+            "p90": rounded(self.p90),
             "p95": rounded(self.p95),
+            "p99": rounded(self.p99),
             "stdev": rounded(self.stdev),
             "count": self.count,
             "ci95": rounded_pair(self.ci95),
@@ -46,7 +50,7 @@ class Stats:
 def describe(values: Sequence[float]) -> Stats | None:
     """Describe a sample; None for an empty one.
 
-    p95 interpolates linearly between the two nearest values (`statistics.quantiles`, inclusive). The interval is that
+    Percentiles interpolate linearly between the two nearest values (`statistics.quantiles`, inclusive: numpy's default). The interval is that
     of the mean by Student's t with n - 1 degrees of freedom: it takes the values as independent.
     """
     count = len(values)
@@ -55,11 +59,12 @@ def describe(values: Sequence[float]) -> Stats | None:
     mean = math.fsum(values) / count
     median = statistics.median(values)
     if count == 1:
-        return Stats(1, mean, median, mean, None, None)
+        return Stats(1, mean, median, mean, mean, mean, None, None)
     stdev = statistics.stdev(values, mean)
     half = t_975(count - 1) * stdev / math.sqrt(count)
-    p95 = statistics.quantiles(values, n=100, method="inclusive")[94]
-    return Stats(count, mean, median, p95, stdev, (mean - half, mean + half))
+    percentiles = statistics.quantiles(values, n=100, method="inclusive")
+    p90, p95, p99 = (percentiles[percent - 1] for percent in (90, 95, 99))
+    return Stats(count, mean, median, p90, p95, p99, stdev, (mean - half, mean + half))
 
 
 def ratio_ci95(numerators: Sequence[float], denominators: Sequence[float]) -> tuple[float, float] | None:

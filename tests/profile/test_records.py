@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eaglelab.profile.records import RecordError, parse_record, read_records
+from eaglelab.profile.records import Asked, RecordError, parse_record, read_records
 
 CASES = Path(__file__).parents[1] / "cases" / "profile"
 START, BLOCK = (json.loads(line) for line in (CASES / "rank0.jsonl").read_text().splitlines())
@@ -33,6 +33,24 @@ def test_graph_and_eager_cycles_are_read_where_the_worker_told_them():
     assert block.graph == {"cuda_graph": 4, "eager": 1}
 
 
+def test_what_the_requests_asked_for_is_read():
+    asked = [
+        {"wanted": 2, "active": 2, "cycles": 3, "why": None},
+        {"wanted": None, "active": 2, "cycles": 2, "why": "requests differ"},
+    ]
+    records = read_records([json.dumps({**BLOCK, "steps_from_rid": asked}), json.dumps(BLOCK)])
+    assert records.problems == []
+    assert records.blocks[0].steps_from_rid == (Asked(2, 2, 3, None), Asked(None, 2, 2, "requests differ"))
+    assert records.blocks[1].steps_from_rid is None
+
+
+def test_asked_cycles_that_contradict_the_block_are_told_and_the_block_kept():
+    asked = [{"wanted": 2, "active": 2, "cycles": 3, "why": None}]
+    records = read_records([json.dumps({**BLOCK, "steps_from_rid": asked})])
+    assert len(records.blocks) == 1
+    assert str(records.problems[0]) == "line 1: steps_from_rid counts 3 cycles, the block 5; block kept"
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -51,6 +69,11 @@ def test_graph_and_eager_cycles_are_read_where_the_worker_told_them():
         ({"class": None}, "class is None"),
         ({"graph": 5}, "graph is missing or not an object"),
         ({"graph": {"cuda_graph": 5}}, "graph.eager is None"),
+        ({"steps_from_rid": None}, "steps_from_rid is missing or not a list"),
+        ({"steps_from_rid": [2]}, "steps_from_rid has an entry 2"),
+        ({"steps_from_rid": [{"wanted": "2", "active": 2, "cycles": 5}]}, "steps_from_rid.wanted is '2'"),
+        ({"steps_from_rid": [{"wanted": 2, "active": 2}]}, "steps_from_rid.cycles is None"),
+        ({"steps_from_rid": [{"wanted": 2, "active": 2, "cycles": 5, "why": 1}]}, "steps_from_rid.why is 1"),
     ],
 )
 def test_a_record_that_breaks_the_schema_is_refused_with_the_reason(change, reason):

@@ -12,7 +12,7 @@ def test_an_empty_sample_has_no_description():
 def test_a_single_value_has_no_spread_and_no_interval():
     stats = describe([3.0])
     assert stats is not None
-    assert (stats.count, stats.mean, stats.median, stats.p95) == (1, 3.0, 3.0, 3.0)
+    assert (stats.count, stats.mean, stats.median, stats.p90, stats.p95, stats.p99) == (1, 3.0, 3.0, 3.0, 3.0, 3.0)
     assert stats.stdev is None
     assert stats.ci95 is None
     assert stats.half_width is None
@@ -27,6 +27,13 @@ def test_a_sample_is_described_as_computed_by_hand():
     assert stats.stdev == pytest.approx(0.0816497, abs=1e-6)  # sqrt(0.02 / 3)
     assert stats.half_width == pytest.approx(0.129923, abs=1e-5)  # 3.1824 * 0.0816497 / sqrt(4)
     assert stats.ci95 == pytest.approx((0.370077, 0.629923), abs=1e-5)
+
+
+def test_percentiles_interpolate_between_neighbours_and_travel_in_the_json():
+    stats = describe([float(value) for value in range(11)])
+    assert stats is not None
+    assert (stats.p90, stats.p95, stats.p99) == (9.0, 9.5, 9.9)
+    assert {name: stats.to_json()[name] for name in ("p90", "p95", "p99")} == {"p90": 9.0, "p95": 9.5, "p99": 9.9}
 
 
 @pytest.mark.parametrize(

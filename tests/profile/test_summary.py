@@ -186,7 +186,9 @@ def test_profile_json_has_the_documented_keys_and_no_accept_rate():
     assert setting["phases"]["draft"]["event_ms"] == {
         "mean": 0.5,
         "median": 0.5,
+        "p90": 0.57,
         "p95": 0.585,
+        "p99": 0.597,
         "stdev": 0.08165,
         "count": 4,
         "ci95": [0.370079, 0.629921],
