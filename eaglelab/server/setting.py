@@ -21,22 +21,30 @@ def setting_name(steps: int | None) -> str:
 
 @dataclass(frozen=True)
 class Setting:
-    """`steps`: None is the baseline, without speculation. `gate`: the variable that switches the probe on."""
+    """`steps`: those of the launch; None is the baseline, without speculation. `gate`: the variable that switches the
+    probe on. `candidates`: a file on the host that names the step counts among which requests choose.
+    """
 
     steps: int | None
     gate: str | None
     probe_folder: str | None
     flags: Mapping[str, FlagValue]
     env: Mapping[str, str]
+    candidates: str | None = None
 
     def command(self, host: Host, api_key: str | None) -> list[str]:
-        return server_command(host, python=host.python, steps=self.steps, extra=self.flags, api_key=api_key)
+        flags = dict(self.flags)
+        if self.candidates is not None:
+            flags |= {"speculative-adaptive": True, "speculative-adaptive-config": self.candidates}
+        return server_command(host, python=host.python, steps=self.steps, extra=flags, api_key=api_key)
 
     def environment(self, host: Host) -> dict[str, str]:
         """What the server's process gets beside what it inherits."""
         extra = dict(self.env)
         if self.gate is not None:
             extra[self.gate] = "1"
+        if self.candidates is not None:
+            extra["EAGLE3_STEPS_FROM_RID"] = "1"
         if self.probe_folder is not None:
             extra["EAGLE3_PROFILE_DIR"] = self.probe_folder
         return server_env(host, extra)
