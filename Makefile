@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 NEWEST := $(shell $(PYTHON) -c 'import sys; print("0.5.23" if sys.version_info >= (3, 11) else "")')
 LAB_RELEASES ?= 0.5.9 0.5.12 0.5.16 $(NEWEST)
 
-.PHONY: help demo test lint format matrix bench-deploy bench-probe clean
+.PHONY: help demo test lint format matrix faults bench-deploy bench-probe clean
 help:            ## show this
 	@grep -E '^[a-z-]+: .*##|^[a-z-]+:  +##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 16
 
@@ -40,6 +40,10 @@ format: $(VENV)/.dev               ## put the code into shape
 
 matrix: $(VENV)/.run               ## the patches on the workers of every SGLang release
 	@$(BIN)/python tests/matrix/matrix.py
+
+faults: $(VENV)/.dev               ## break a host in some hundred ways, one at a time; it can always be put back
+	@sh tests/ensure-sshd
+	@$(BIN)/python tests/faults $(FAULTS)
 
 bench-deploy: $(VENV)/.run         ## how long deploy-profiling takes on the lab with a load of 3 s (goal: 8 s)
 	@$(BIN)/python tests/benchmarks/deploy.py

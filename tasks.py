@@ -28,6 +28,9 @@ COMMON = {
 }
 PLAIN = {name: COMMON[name] for name in ("json", "debug")}
 TAKEOVER = {"takeover": "end the server that holds the port though eaglelab did not start it"}
+STEAL = {"steal_lock": "take the host's lock from the run that holds it, and end that one"}
+RESUME = {"resume": "go on with a run of this command: its name, a beginning or end of it, or last"}
+DRIFT = {"accept_drift": "patch workers that are not those of their release, too"}
 
 
 def _run(work: Callable[[Any, Any], None], as_json: bool, debug: bool) -> None:
@@ -48,6 +51,9 @@ def _request(command: str, host: str | None, inventory: str | None, check: bool,
     help={
         **COMMON,
         **TAKEOVER,
+        **DRIFT,
+        **STEAL,
+        **RESUME,
         "steps": "draft steps (else the inventory's)",
         "tokens": "length of the profiled request",
         "patch": "a folder under patches/",
@@ -57,9 +63,12 @@ def deploy_profiling(
     c: Context,
     host=None,
     steps=None,
-    tokens="1000",
-    patch="eagle3-profile",
+    tokens=None,
+    patch=None,
     takeover=False,
+    accept_drift=False,
+    steal_lock=False,
+    resume=None,
     check=False,
     json=False,
     debug=False,
@@ -68,20 +77,13 @@ def deploy_profiling(
     """Patch, start, drive, and bring the profile home."""
 
     def work(outcome: Any, say: Any) -> None:
-        from eaglelab.commands.options import one_step, whole
+        from eaglelab.commands.options import given, one_step, read, whole
         from eaglelab.commands.play import play
 
-        chosen = {
-            "patch": patch,
-            "tokens": whole(tokens, "--tokens", least=32),
-            **({} if steps is None else {"steps": one_step(steps)}),
-        }
-        play(
-            _request("deploy-profiling", host, inventory, check, takeover=takeover, vars=chosen),
-            "deploy-profiling",
-            outcome,
-            say,
-        )
+        chosen = given(patch=patch, tokens=read(tokens, whole, "--tokens", least=32), steps=read(steps, one_step))
+        how = {"takeover": takeover, "accept_drift": accept_drift, "steal_lock": steal_lock, "resume": resume}
+        request = _request("deploy-profiling", host, inventory, check, vars=chosen, **how)
+        play(request, "deploy-profiling", outcome, say)
 
     _run(work, json, debug)
 
@@ -90,6 +92,9 @@ def deploy_profiling(
     help={
         **COMMON,
         **TAKEOVER,
+        **DRIFT,
+        **STEAL,
+        **RESUME,
         "steps": "step counts to measure, N[,N]",
         "baseline": "measure without speculation first (a load of its own)",
         "keep": "leave the last server up: the next command saves its load",
@@ -101,15 +106,18 @@ def deploy_profiling(
 )
 def bench(
     c: Context,
-    steps="2",
+    steps=None,
     host=None,
     baseline=False,
     keep=False,
-    num_prompts="6",
-    output_len="256",
-    warmup="1",
-    temperature="0",
+    num_prompts=None,
+    output_len=None,
+    warmup=None,
+    temperature=None,
     takeover=False,
+    accept_drift=False,
+    steal_lock=False,
+    resume=None,
     check=False,
     json=False,
     debug=False,
@@ -119,29 +127,30 @@ def bench(
 
     def work(outcome: Any, say: Any) -> None:
         from eaglelab.commands.bench import bench as measure
-        from eaglelab.commands.options import decimal, whole
+        from eaglelab.commands.options import decimal, given, read, whole
         from eaglelab.server.command import parse_steps
 
-        chosen = {
-            "num_prompts": whole(num_prompts, "--num-prompts"),
-            "output_len": whole(output_len, "--output-len", least=32),
-            "warmup": whole(warmup, "--warmup", least=0),
-            "temperature": decimal(temperature, "--temperature"),
-        }
-        request = _request("bench", host, inventory, check, takeover=takeover, vars=chosen)
-        measure(request, parse_steps(steps), outcome, say, baseline=baseline, keep=keep)
+        chosen = given(
+            num_prompts=read(num_prompts, whole, "--num-prompts"),
+            output_len=read(output_len, whole, "--output-len", least=32),
+            warmup=read(warmup, whole, "--warmup", least=0),
+            temperature=read(temperature, decimal, "--temperature"),
+        )
+        how = {"takeover": takeover, "accept_drift": accept_drift, "steal_lock": steal_lock, "resume": resume}
+        request = _request("bench", host, inventory, check, vars=chosen, **how)
+        measure(request, read(steps, parse_steps), outcome, say, baseline=baseline, keep=keep)
 
     _run(work, json, debug)
 
 
-@task(help=COMMON)
-def rollback(c: Context, host=None, check=False, json=False, debug=False, inventory=None):  # type: ignore[no-untyped-def]
+@task(help={**COMMON, **STEAL})
+def rollback(c: Context, host=None, steal_lock=False, check=False, json=False, debug=False, inventory=None):  # type: ignore[no-untyped-def]
     """Stop our server and put every original back."""
 
     def work(outcome: Any, say: Any) -> None:
         from eaglelab.commands.play import play
 
-        play(_request("rollback", host, inventory, check), "rollback", outcome, say)
+        play(_request("rollback", host, inventory, check, steal_lock=steal_lock), "rollback", outcome, say)
 
     _run(work, json, debug)
 
@@ -150,6 +159,9 @@ def rollback(c: Context, host=None, check=False, json=False, debug=False, invent
     help={
         **COMMON,
         **TAKEOVER,
+        **DRIFT,
+        **STEAL,
+        **RESUME,
         "file": "playbook: a file, or a name under playbooks/",
         "var": "NAME=VALUE for one of its variables; may be repeated",
         "tags": "only tasks with one of these tags",
@@ -165,6 +177,9 @@ def play(
     skip_tags="",
     host=None,
     takeover=False,
+    accept_drift=False,
+    steal_lock=False,
+    resume=None,
     check=False,
     json=False,
     debug=False,
@@ -182,6 +197,9 @@ def play(
             inventory,
             check,
             takeover=takeover,
+            accept_drift=accept_drift,
+            steal_lock=steal_lock,
+            resume=resume,
             vars=assignments(var or ()),
             tags=words(tags),
             skip_tags=words(skip_tags),
@@ -228,14 +246,14 @@ def logs(c: Context, host=None, lines="20", check=False, json=False, debug=False
     _run(work, json, debug)
 
 
-@task(help=COMMON)
-def stop(c: Context, host=None, check=False, json=False, debug=False, inventory=None):  # type: ignore[no-untyped-def]
+@task(help={**COMMON, **STEAL})
+def stop(c: Context, host=None, steal_lock=False, check=False, json=False, debug=False, inventory=None):  # type: ignore[no-untyped-def]
     """End our server and nothing else; a patch stays."""
 
     def work(outcome: Any, say: Any) -> None:
         from eaglelab.commands.look import stop as end
 
-        end(_request("stop", host, inventory, check), outcome, say)
+        end(_request("stop", host, inventory, check, steal_lock=steal_lock), outcome, say)
 
     _run(work, json, debug)
 

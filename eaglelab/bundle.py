@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,10 @@ def new_run(command: str, now: float, token: Callable[[], str] = lambda: secrets
 
 @dataclass
 class Bundle:
-    """One run's folder (with several hosts: one folder a host below it). Everything written is masked."""
+    """One run's folder (with several hosts: one folder a host below it). Everything written is masked.
+
+    Only its owner may enter it. A text or JSON file is there whole or not at all, however the writing ends.
+    """
 
     folder: Path
     run: str
@@ -38,19 +42,33 @@ class Bundle:
         """Where file `name` of the bundle is; its folder exists. Raises HostError where it cannot be made."""
         path = self.folder / name
         with self._writing(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            for folder in (*reversed(path.parent.parents), path.parent):
+                folder.mkdir(mode=0o700, exist_ok=True)
         return path
 
     def text(self, name: str, content: str) -> Path:
-        path = self.path(name)
-        with self._writing(path):
-            path.write_text(self.masker.text(content), encoding="utf-8")
-        return path
+        return self._whole(name, self.masker.text(content))
 
     def json(self, name: str, content: Mapping[str, Any]) -> Path:
+        return self._whole(name, json.dumps(self.masker.mapping(content), indent=1, default=str) + "\n")
+
+    def lines(self, name: str, content: Iterable[Mapping[str, Any]]) -> Path:
+        """A JSON-lines file, whole or not there at all."""
+        return self._whole(name, "".join(json.dumps(self.masker.mapping(line)) + "\n" for line in content))
+
+    def read(self, name: str) -> dict[str, Any] | None:
+        """A JSON file of this bundle; None where there is none, or none that can be read."""
+        try:
+            return dict(json.loads((self.folder / name).read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def _whole(self, name: str, text: str) -> Path:
         path = self.path(name)
         with self._writing(path):
-            path.write_text(json.dumps(self.masker.mapping(content), indent=1) + "\n", encoding="utf-8")
+            half = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+            half.write_text(text, encoding="utf-8")
+            half.replace(path)
         return path
 
     def append(self, name: str, data: bytes) -> None:
@@ -76,8 +94,20 @@ class Bundle:
         }
         with contextlib.suppress(HostError):
             path = self.path("events.jsonl")
-            with self._writing(path), path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(self.masker.mapping(line), default=str) + "\n")
+            data = json.dumps(self.masker.mapping(line), default=str).encode() + b"\n"
+            with self._writing(path), path.open("a+b", buffering=0) as file:
+                if file.tell() and os.pread(file.fileno(), 1, file.tell() - 1) != b"\n":
+                    data = b"\n" + data  # a controller was killed in the middle of the line before
+                file.write(data)
+
+    def events(self) -> list[dict[str, Any]]:
+        """All events so far, oldest first. A line that a kill has cut off is left out."""
+        path = self.folder / "events.jsonl"
+        found = []
+        for line in path.read_bytes().splitlines() if path.exists() else []:
+            with contextlib.suppress(ValueError):
+                found.append(json.loads(line))
+        return found
 
     @contextlib.contextmanager
     def _writing(self, path: Path) -> Iterator[None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from eaglelab.host import Host
 from eaglelab.patching.plan import FilePlan
 from eaglelab.patching.spec import PatchSpec
 from eaglelab.profile.bench import BenchResult
+from eaglelab.profile.measurement_set import Measurement
 from eaglelab.remote.client import AgentClient
 from eaglelab.say import Say
 
@@ -22,24 +23,44 @@ __all__ = ["Context", "Found", "LogMark", "Options"]
 
 @dataclass(frozen=True)
 class Options:
-    """How a run is made. `check`: change nothing, say what would be done."""
+    """How a run is made. `check`: change nothing, say what would be done. `accept_drift`: patch edited workers, too."""
 
     check: bool = False
     takeover: bool = False
+    accept_drift: bool = False
     project: Path = field(default_factory=Path.cwd)
 
 
 @dataclass(frozen=True)
 class LogMark:
-    """From where on a file of the host belongs to this run."""
+    """From where on a file of the host belongs to this run.
+
+    `inode` tells it from one that takes its place later, `before` (the agent's fingerprint of what stands before
+    `offset`) from one that is written over it.
+    """
 
     path: str
     offset: int
+    inode: int | None = None
+    before: str | None = None
+
+    @classmethod
+    def of_server(cls, record: Mapping[str, Any]) -> LogMark:
+        """Where the log of a server of ours begins, by its record."""
+        return cls(record["log"], record["log_offset"], record.get("log_inode"), record.get("log_before"))
+
+    @classmethod
+    def of_facts(cls, facts: Mapping[str, Any]) -> LogMark:
+        """The end of the host's log when it was looked at."""
+        return cls(facts["log"], facts["log_size"], facts.get("log_inode"), facts.get("log_before"))
 
 
 @dataclass
 class Found:
-    """What the tasks of one run on one host have found out so far."""
+    """What the tasks of one run on one host have found out so far.
+
+    `record` is the host's of the server that this run works with, `folder` where in the bundle its files go.
+    """
 
     facts: dict[str, Any] | None = None
     spec: PatchSpec | None = None
@@ -51,7 +72,10 @@ class Found:
     probe_folder: str | None = None
     steps: int | None = None
     started: bool = False
+    record: dict[str, Any] | None = None
+    folder: str = ""
     bench: list[BenchResult] = field(default_factory=list)
+    measurements: list[Measurement] = field(default_factory=list)
     server_info: dict[str, Any] = field(default_factory=dict)
     diff: str = ""
 
@@ -69,6 +93,10 @@ class Context:
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     found: Found = field(default_factory=Found)
+    guarded: int = 0
+    """How many blocks with a `rescue` are at work: if there is one, an interrupt puts the host back."""
+    resumed: int = 0
+    """How often this run has been taken up again."""
 
     @property
     def run(self) -> str:
@@ -88,7 +116,7 @@ class Context:
     @property
     def log(self) -> LogMark:
         """The part of the server's log that belongs to this run. Raises HostError in a playbook without `doctor`."""
-        return self.found.log or LogMark(self.facts["log"], self.facts["log_size"])
+        return self.found.log or LogMark.of_facts(self.facts)
 
     def host_path(self, plan: FilePlan) -> str:
         """Where on the host a planned file is; the plan itself names it below the package."""

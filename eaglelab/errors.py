@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["AttentionError", "EaglelabError", "GateMissed", "HostError", "InputError", "Interrupted"]
+__all__ = ["AttentionError", "EaglelabError", "GateMissed", "HostError", "InputError", "Interrupted", "LockLost"]
 
 
 class EaglelabError(Exception):
@@ -26,6 +26,10 @@ class EaglelabError(Exception):
 
 class HostError(EaglelabError):
     """A host or its server did not do what was asked; it is as it was, or rolled back (exit 1)."""
+
+
+class LockLost(HostError):
+    """Somebody else took over a host's lock and is at work there: nothing more is done on it, nothing put back (exit 1)."""
 
 
 class InputError(EaglelabError):

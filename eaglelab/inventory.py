@@ -173,6 +173,8 @@ def _conflicts(host: Host) -> Iterator[tuple[tuple[str, ...], str, str]]:
     """Settings that are fine alone and wrong together: key, sentence, hint."""
     if host.connection == "ssh" and host.address is None and "address" not in host.unset():
         yield ("address",), "there is no address to connect to", "address: NAME or IP, or connection: local"
+    if host.sudo and host.python.startswith("~"):
+        yield ("python",), "with sudo, whose home folder `~` would be is not clear", "write the whole path of python"
     if host.ready_timeout < host.expected_load:
         what = f"ready_timeout {host.ready_timeout:g} s ends before the expected load of {host.expected_load:g} s"
         yield ("ready_timeout",), what, "raise ready_timeout or lower expected_load"

@@ -7,25 +7,34 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 __all__ = ["MASK", "Masker", "is_secret_name"]
 
 MASK = "***"
 
-_SECRET_VARIABLE = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD")
-_SECRET_FLAG = re.compile(r"(api|access|secret)[-_]key$|(hf|auth|access)[-_]token$|secret$|passw(or)?d$")
+_SECRET_VARIABLE = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE")
+_NAME = r"(?:(?:api|access|secret|private)[-_]?key|(?:hf|auth|access|api)[-_]token|secret|passw(?:or)?d|passphrase)"
+_SECRET_FLAG = re.compile(_NAME + "$")
+_VALUE = (
+    # Quoted, quoted within quotes, a list, a word. A line may have been cut before the closing mark.
+    r"(?P<value>\\?'(?:\\.|[^'\\\n])*(?:\\?'|$)|\\?\"(?:\\.|[^\"\\\n])*?(?:\\?\"|$)|\[[^\]\n]*(?:\]|$)"
+    r"|(?!(?:None|null|True|False|true|false)\b)[^\s,;)&'\"\\\]}]+)"
+)
 # What a server that others started may have in its log or command line: the value is not known, its place is.
 # Lower-case `token` alone is left as it is: SGLang's own lines count tokens with it.
 _SHAPES = (
+    re.compile(rf"(?P<before>(?i:{_NAME})\\?['\"]?\s*(?:[=:]|%3[AaDd])\s*)(?!Bearer\b|Basic\b){_VALUE}"),
+    re.compile(rf"(?P<before>--[\w-]*(?i:{_NAME})\\?['\"]?(?:,\s*|\s+))(?!-){_VALUE}"),
+    re.compile(r"(?P<before>\bBearer(?:\s+|%20|\+))(?P<value>[^\s'\",;\\]+)"),
+    re.compile(r"(?P<before>(?i:\bAuthorization)\\?['\"]?\s*[=:]\s*\\?['\"]?Basic\s+)(?P<value>[^\s'\",;\\]+)"),
+    re.compile(r"(?P<before>://[^/\s:@]*:)(?P<value>[^/\s@]+)(?=@)"),
     re.compile(
-        r"(?P<before>(?:api[-_]key|(?:hf|auth|access)[-_]token)(?:'|\")?\s*(?:[=:]\s*|\s))"
-        r"(?P<value>'[^']+'|\"[^\"]+\"|(?!None\b)[^\s,;)'\"]+)"
-    ),
-    re.compile(r"(?P<before>\bBearer\s+)(?P<value>[^\s'\",;]+)"),
-    re.compile(
-        r"(?P<before>\b[A-Z0-9_]*(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD)[A-Z0-9_]*(?:=|:\s+))(?P<value>'[^']*'|\"[^\"]*\"|[^\s,;'\"]+)"
+        rf"(?P<before>\b[A-Z0-9_]*(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE)[A-Z0-9_]*\\?['\"]?(?:=|:\s+)){_VALUE}"
     ),
 )
+_HINTS = ("key", "_token", "-token", "secret", "passw", "passphrase", "bearer", "authorization", "://")
+"""A line with none of these in it has none of the shapes; most lines of a log are told so in no time."""
 
 
 def is_secret_name(name: str) -> bool:
@@ -56,9 +65,7 @@ class Masker:
         """`text` without known values, API keys, bearer tokens and `NAME_TOKEN=...` assignments."""
         if self._values is not None:
             text = self._values.sub(MASK, text)
-        for shape in _SHAPES:
-            text = shape.sub(rf"\g<before>{MASK}", text)
-        return text
+        return "".join(map(_without_shapes, text.splitlines(keepends=True)))
 
     def mapping(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """A copy of `data` in which secret keys have `***` as value and every text is masked, at any depth."""
@@ -90,6 +97,20 @@ class Masker:
         return value
 
 
-def _spellings(value: str) -> tuple[str, str, str]:
-    """As it is, inside JSON, and inside a shell command."""
-    return value, json.dumps(value)[1:-1], shlex.quote(value)
+def _without_shapes(line: str) -> str:
+    lower = line.lower()
+    if "TOKEN" in line or any(hint in lower for hint in _HINTS):
+        for shape in _SHAPES:
+            line = shape.sub(rf"\g<before>{MASK}", line)
+    return line
+
+
+def _spellings(value: str) -> set[str]:
+    """As it is, and as it stands inside JSON (once, or in a text of it), Python, a shell command and a URL.
+
+    Logs are masked line by line, so the lines of a long value, such as a PEM file's, count for themselves.
+    """
+    forms = {value, repr(value)[1:-1], shlex.quote(value), quote(value, safe=""), quote_plus(value)}
+    for spelt in (json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]):
+        forms |= {spelt, json.dumps(spelt)[1:-1]}
+    return forms | {line.strip() for line in value.splitlines() if len(line.strip()) >= 8}

@@ -33,7 +33,7 @@ def load_playbook(path: Path, *, actions: Mapping[str, ActionSpec], extra_vars: 
             raise InputError(f"unknown variable '{variable}'", where=str(path), hint=hint)
     reader.check_vars()
     check_uses(tasks, {*BUILTINS, *reader.vars})
-    return Playbook(path, name, tasks, reader.vars, dict(extra_vars))
+    return Playbook(path, name, tasks, reader.vars, dict(extra_vars), tuple(reader.files))
 
 
 def _refuse_name(value: object) -> None:
@@ -92,15 +92,17 @@ _FILE_KEYS = ("name", "vars", "tasks")
 
 
 class _Reader:
-    """Reads one playbook and its includes; `vars` is filled as it goes: the including file wins."""
+    """Reads one playbook and its includes; `vars` and `files` are filled as it goes: the including file wins."""
 
     def __init__(self, actions: Mapping[str, ActionSpec]) -> None:
         self._actions = actions
         self.vars: dict[str, Any] = {}
+        self.files: list[Path] = []
         self._var_places: dict[str, tuple[Located, tuple[Key, ...]]] = {}
 
     def read(self, path: Path, above: tuple[Path, ...]) -> tuple[str, tuple[Entry, ...]]:
         doc = load(path)
+        self.files.append(path)
         top = doc.value
         if not isinstance(top, dict):
             hint = "start with `name: ...` and put the list below `tasks:`"

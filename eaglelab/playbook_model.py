@@ -75,13 +75,17 @@ Entry = ActionTask | Block
 
 @dataclass(frozen=True)
 class Playbook:
-    """A checked playbook. `vars` may hold templates; `extra_vars` override them and are taken as they are."""
+    """A checked playbook. `vars` may hold templates; `extra_vars` override them and are taken as they are.
+
+    `files` are those that it was read from, the playbook itself first.
+    """
 
     path: Path
     name: str
     tasks: tuple[Entry, ...]
     vars: Mapping[str, Any]
     extra_vars: Mapping[str, Any]
+    files: tuple[Path, ...] = ()
 
     def variables(self, builtins: Mapping[str, Any]) -> dict[str, Any]:
         """All variables at the start of a run on one host; a variable may use those above it.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,11 +13,12 @@ from pydantic import ValidationError
 
 from eaglelab.actions.base import Action
 from eaglelab.context import Context, Options
-from eaglelab.errors import AttentionError, EaglelabError, HostError, InputError, Interrupted
+from eaglelab.errors import AttentionError, EaglelabError, HostError, InputError, Interrupted, LockLost
 from eaglelab.playbook import ActionTask, Block, Entry, Playbook
 from eaglelab.templating import TemplateError, condition, render
+from eaglelab.tries import Tries
 
-__all__ = ["Runner", "check_arguments"]
+__all__ = ["Runner", "arguments_of", "check_arguments"]
 
 
 def check_arguments(
@@ -52,6 +54,13 @@ def _arguments(
         raise refusal(f"{task.action}: {error.what}", where=task.where, hint=error.hint) from error
 
 
+def arguments_of(playbook: Playbook, actions: Mapping[str, Action], action: str, context: Context) -> Any:
+    """What the first task of a playbook that names `action` would be done with, if it needs no earlier result."""
+    variables = playbook.variables({"host": context.host.redacted(), "run": context.run})
+    task = next(task for task in playbook.actions() if task.action == action)
+    return _arguments(task, actions[action], variables)
+
+
 @dataclass
 class Runner:
     """One playbook on one host. `results` keeps what `register` named."""
@@ -61,10 +70,14 @@ class Runner:
     clock: Callable[[], float] = time.monotonic
     results: dict[str, Any] = field(default_factory=dict)
     _variables: dict[str, Any] = field(default_factory=dict)
+    _given: frozenset[str] = frozenset()
+    _tries: Tries = field(init=False)
 
     def run(self, playbook: Playbook) -> dict[str, Any]:
         """Runs all tasks. Raises the failure that was not rescued; KeyboardInterrupt becomes Interrupted (130)."""
         self._variables = playbook.variables({"host": self.context.host.redacted(), "run": self.context.run})
+        self._given = frozenset(self._variables)
+        self._tries = Tries(self.context.bundle, playbook, resumed=bool(self.context.resumed))
         try:
             self._entries(playbook.tasks)
         except KeyboardInterrupt as error:
@@ -73,7 +86,8 @@ class Runner:
 
     def _interrupted(self) -> Interrupted:
         host = self.context.host.name
-        return Interrupted("interrupted", where=host, hint=f"invoke status --host {host} shows what is there")
+        hint = f"invoke status --host {host} shows what is there, invoke rollback --host {host} puts it back"
+        return Interrupted("interrupted", where=host, hint=hint)
 
     def _entries(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
@@ -90,7 +104,16 @@ class Runner:
         try:
             return condition(entry.when, self._variables)
         except TemplateError as error:
+            if self._undecided(entry):
+                return False
             raise EaglelabError(f"when: {error.what}", where=entry.where, hint=error.hint) from error
+
+    def _undecided(self, entry: Entry) -> bool:
+        """Whether it depends on a result, which a check does not have; that is said."""
+        undecided = self.context.options.check and any(use.name not in self._given for use in entry.uses)
+        if undecided:
+            self.context.say.line(f"{entry.name}: decided at run time")
+        return undecided
 
     def _skip(self, entry: Entry) -> None:
         if isinstance(entry, Block):
@@ -103,24 +126,41 @@ class Runner:
             self._variables[entry.register] = {"skipped": True}
 
     def _block(self, block: Block) -> None:
-        """The failure that leads into `rescue` is what a `fail` in there raises again. `always` runs in any case."""
+        """The failure that leads into `rescue` is what a `fail` in there raises again. `always` runs in any case.
+
+        But for a host whose lock is somebody else's by now: nothing is done there any more.
+        """
         try:
-            self._guarded(block)
+            with self._guard(block):
+                self._entries(block.block)
+        except LockLost:
+            raise
         except BaseException:
             try:
                 self._entries(block.always)
             except Exception as later:  # noqa: BLE001 - the failure that came first stays the failure
                 self.context.say.line(str(later), style="red")
             raise
-        self._entries(block.always)
+        with self._guard(block, (KeyboardInterrupt,)):
+            self._entries(block.always)
 
-    def _guarded(self, block: Block) -> None:
+    @contextmanager
+    def _guard(
+        self, block: Block, kinds: tuple[type[BaseException], ...] = (Exception, KeyboardInterrupt)
+    ) -> Iterator[None]:
+        """What fails in here with one of `kinds` leads into `rescue`."""
+        guarded = bool(block.rescue) and not self.context.options.check  # a check leaves nothing to put back
+        self.context.guarded += guarded
         try:
-            self._entries(block.block)
-        except (Exception, KeyboardInterrupt) as error:
-            if not block.rescue or self.context.options.check:  # a check leaves nothing to put back
+            yield
+        except LockLost:
+            raise
+        except kinds as error:
+            if not guarded:
                 raise
             self._rescue(block, self._failure(error))
+        finally:
+            self.context.guarded -= guarded
 
     def _failure(self, error: BaseException) -> EaglelabError:
         """A bug of ours is no reason to leave a host half done, so it leads into `rescue` like any other failure."""
@@ -136,37 +176,81 @@ class Runner:
 
     def _rescue(self, block: Block, failure: EaglelabError) -> None:
         """Every task of `rescue` gets its turn: a log that cannot be fetched must not keep a rollback from happening."""
-        self.context.say.line(f"  failed: {failure.what.splitlines()[0]}", style="red")
+        interrupted = isinstance(failure, Interrupted)  # somebody who stopped a playbook wants it to end
+        if not interrupted:
+            self.context.say.line(f"  failed: {failure.what.splitlines()[0]}", style="red")
         unmended: EaglelabError | None = None
-        mended = not isinstance(failure, Interrupted)  # somebody who stopped a playbook wants it to end
+        mended = True
         for entry in block.rescue:
             try:
                 if isinstance(entry, ActionTask) and entry.action == "fail" and self._wanted(entry):
                     self.context.bundle.event(entry.name, entry.action, "failed", error=failure.what)
+                    mended = False
                     break
-                self._entries([entry])
-            except KeyboardInterrupt:
-                raise self._attention(failure, Interrupted("interrupted")) from failure
-            except Exception as error:  # noqa: BLE001 - whatever failed here, the tasks that put things back come next
+                interrupted |= self._put_back(entry)
+            except LockLost:
+                raise
+            except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - what puts things back may come next
                 self.context.say.line(str(error), style="red")
                 mended = False
-                if isinstance(entry, Block) or self.actions[entry.action].restores:
+                if self._restores(entry):
                     unmended = self._attention(failure, error)
-        else:
-            if mended:
-                return  # without `fail` the playbook goes on
-        raise unmended or failure
+        if unmended:
+            raise unmended
+        if interrupted and not isinstance(failure, Interrupted):
+            raise Interrupted(f"interrupted, after: {failure.what}", where=failure.where, hint=failure.hint)
+        if interrupted or not mended:
+            raise failure
 
-    def _attention(self, failure: EaglelabError, error: Exception) -> AttentionError:
+    def _put_back(self, entry: Entry) -> bool:
+        """One entry of a `rescue`. An interrupt ends it, but what restores is done nevertheless. Says whether one came."""
+        try:
+            self._entries([entry])
+        except KeyboardInterrupt:
+            if self._restores(entry):
+                self._entries([entry])
+            return True
+        return False
+
+    def _restores(self, entry: Entry) -> bool:
+        return isinstance(entry, Block) or self.actions[entry.action].restores
+
+    def _attention(self, failure: EaglelabError, error: BaseException) -> AttentionError:
         host = self.context.host.name
-        what = error.what if isinstance(error, EaglelabError) else f"{type(error).__name__}: {error}"
+        what = self._failure(error).what
         hint = error.hint if isinstance(error, AttentionError) else f"invoke rollback --host {host}"
         return AttentionError(f"{failure.what}\nthen putting things back failed too: {what}", where=host, hint=hint)
 
     def _task(self, task: ActionTask) -> None:
         context, action = self.context, self.actions[task.action]
-        args = _arguments(task, action, self._variables)
-        context.say.line(task.name, style="bold")
+        try:
+            args = _arguments(task, action, self._variables)
+        except EaglelabError:
+            if self._undecided(task):
+                self._skip(task)
+                return
+            raise
+        key = self._tries.key(task, args)
+        result = self._held(task, args, key)
+        if result is None:
+            context.client.doing(task.name)
+            context.say.line(task.name, style="bold")
+            result = self._perform(task, args, key)
+        if task.register:
+            self._variables[task.register] = self.results[task.register] = result
+
+    def _held(self, task: ActionTask, args: Any, key: str) -> dict[str, Any] | None:
+        """The result of an earlier try of this run, if it is true still."""
+        context, holds = self.context, self.actions[task.action].holds
+        earlier = self._tries.result(key) if holds else None
+        if holds is None or earlier is None or not holds(context, args, earlier.result):
+            return None
+        context.say.line(f"holds since {earlier.at}: {task.name}", style="bold")
+        context.bundle.event(task.name, task.action, "held", key=key, since=earlier.since, result=earlier.result)
+        return earlier.result
+
+    def _perform(self, task: ActionTask, args: Any, key: str) -> dict[str, Any]:
+        context, action = self.context, self.actions[task.action]
         began = self.clock()
         perform = action.preview if context.options.check and action.preview else action.run
         context.bundle.event(task.name, task.action, "started", check=context.options.check)
@@ -178,9 +262,9 @@ class Runner:
             raise
         finally:
             context.say.settle()
-        context.bundle.event(task.name, task.action, "ok", seconds=round(self.clock() - began, 3), result=result)
-        if task.register:
-            self._variables[task.register] = self.results[task.register] = result
+        seconds = round(self.clock() - began, 3)
+        context.bundle.event(task.name, task.action, "ok", seconds=seconds, key=key, result=result)
+        return result
 
     def _attempts(self, task: ActionTask) -> tenacity.Retrying:
         def again(state: tenacity.RetryCallState) -> None:
@@ -189,7 +273,9 @@ class Runner:
             self.context.say.line(f"  {what}; attempt {state.attempt_number + 1} of {1 + task.retries}", style="yellow")
 
         return tenacity.Retrying(
-            retry=tenacity.retry_if_exception_type(HostError),
+            retry=tenacity.retry_if_exception(
+                lambda error: isinstance(error, HostError) and not isinstance(error, LockLost)
+            ),
             stop=tenacity.stop_after_attempt(1 + task.retries),
             wait=tenacity.wait_fixed(task.delay),
             before_sleep=again,

@@ -8,11 +8,14 @@ import sys
 import time
 from collections.abc import Callable
 
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.measure import Measurement
+from rich.segment import Segment
 from rich.status import Status
 from rich.text import Text
 
 from eaglelab.masking import Masker
+from eaglelab.printable import printable
 
 __all__ = ["Say"]
 
@@ -31,8 +34,25 @@ class _Console(Console):
         os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())  # for what Python flushes at its end
 
 
+class _Harmless:
+    """A picture whose text, which may come from a server's log, cannot steer the terminal."""
+
+    def __init__(self, renderable: RenderableType) -> None:
+        self._renderable = renderable
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for segment in console.render(self._renderable, options):
+            yield segment if segment.control else Segment(printable(segment.text), segment.style)
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        return Measurement.get(console, options, self._renderable)
+
+
 class Say:
-    """Writes to `console`; secrets that `masker` knows are masked. With several hosts each line has its host in front."""
+    """Writes to `console`; secrets that `masker` knows are masked, and what would steer the terminal is spelt out.
+
+    With several hosts each line has its host in front.
+    """
 
     def __init__(
         self,
@@ -51,7 +71,7 @@ class Say:
     @classmethod
     def on(cls, *, json: bool) -> Say:
         """For a command line: stdout belongs to the one JSON line where `--json` asks for it."""
-        return cls(_Console(file=sys.stderr if json else sys.stdout, highlight=False))
+        return cls(_Console(file=sys.stderr if json else sys.stdout, highlight=False, markup=False, emoji=False))
 
     def for_host(self, name: str, masker: Masker) -> Say:
         """The same for one host; `name` is put before each line, unless it is empty."""
@@ -60,23 +80,23 @@ class Say:
     def line(self, text: str, style: str = "") -> None:
         """One line (or several) that stays."""
         self.settle()
-        self._print(Text(self._prefix + self._masker.text(text), style=style), soft_wrap=True)
+        self._print(Text(self._shown(text), style=style), soft_wrap=True)
 
     def diff(self, text: str) -> None:
         """A unified diff as it is, so that it can be copied; only coloured."""
         self.settle()
-        for line in text.splitlines():
+        for line in printable(text).splitlines():
             style = next((style for start, style in _DIFF_STYLES if line.startswith(start)), "")
             self._print(Text(line, style=style), soft_wrap=True)
 
     def show(self, renderable: RenderableType) -> None:
         """A table or another picture."""
         self.settle()
-        self._print(renderable)
+        self._print(_Harmless(renderable))
 
     def progress(self, text: str) -> None:
         """What is going on right now: redrawn in place on a terminal, a line every few seconds elsewhere."""
-        shown = self._prefix + self._masker.text(text)
+        shown = self._shown(text)
         if self.console.is_terminal:
             if self._status is None:
                 self._status = self.console.status(Text(shown))
@@ -93,6 +113,9 @@ class Say:
                 self._status.stop()
             self._status = None
         self._said_at = self._clock()
+
+    def _shown(self, text: str) -> str:
+        return self._prefix + printable(self._masker.text(text))
 
     def _print(self, renderable: RenderableType, *, soft_wrap: bool = False) -> None:
         try:

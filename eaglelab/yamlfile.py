@@ -17,6 +17,8 @@ __all__ = ["Key", "Located", "load"]
 Key = str | int
 _TEXT = "tag:yaml.org,2002:str"
 _MERGE = "tag:yaml.org,2002:merge"
+_MOST_NODES = 100_000
+"""A few lines of aliases to aliases can stand for more than any machine's memory."""
 _NO_TAGS: Mapping[str, Callable[[str], object]] = MappingProxyType({})
 
 
@@ -73,8 +75,9 @@ def load(path: Path, *, tags: Mapping[str, Callable[[str], object]] = _NO_TAGS) 
     try:
         loader = Loader(_read(path))
         node = loader.get_single_node()
-        if node is not None:
-            _check_keys(path, node, set(), ())
+        if node is not None and _check_keys(path, node, {}, ()) > _MOST_NODES:
+            what = f"its aliases stand for more than {_MOST_NODES} values"
+            raise InputError(what, where=str(path), hint="write out what is meant")
         value = loader.construct_document(node) if node is not None else None
     except yaml.MarkedYAMLError as error:
         raise _unparsable(path, error) from error
@@ -121,23 +124,27 @@ def _unparsable(path: Path, error: yaml.MarkedYAMLError) -> InputError:
     return InputError(what, where=where, hint=hint)
 
 
-def _check_keys(path: Path, node: yaml.Node, done: set[int], above: tuple[yaml.Node, ...]) -> None:
-    """Refuses keys that YAML would drop or change silently, and aliases that lead back into themselves."""
+def _check_keys(path: Path, node: yaml.Node, sizes: dict[int, int], above: tuple[yaml.Node, ...]) -> int:
+    """Refuses keys that YAML would drop or change silently, and aliases that lead back into themselves.
+
+    Returns how many values `node` is when every alias is written out.
+    """
     if node in above:
         where = f"{path}:{node.start_mark.line + 1}"
         raise InputError("this alias stands inside what it stands for", where=where, hint="write it out")
-    if id(node) in done:
-        return
-    done.add(id(node))
+    if id(node) in sizes:
+        return sizes[id(node)]
+    size = 1
     if isinstance(node, yaml.SequenceNode):
-        for item in node.value:
-            _check_keys(path, item, done, (*above, node))
+        size += sum(_check_keys(path, item, sizes, (*above, node)) for item in node.value)
     elif isinstance(node, yaml.MappingNode):
         lines: dict[str, int] = {}
         for key, value in node.value:
             _check_key(path, key, lines)
             lines[key.value] = key.start_mark.line + 1
-            _check_keys(path, value, done, (*above, node))
+            size += _check_keys(path, value, sizes, (*above, node))
+    sizes[id(node)] = size
+    return size
 
 
 def _check_key(path: Path, key: yaml.Node, lines: dict[str, int]) -> None:

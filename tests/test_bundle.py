@@ -71,3 +71,37 @@ def test_a_folder_that_cannot_be_made_is_an_error_with_a_hint(bundle: Bundle) ->
 def test_an_event_that_cannot_be_written_stops_nobody(bundle: Bundle) -> None:
     bundle.folder.write_text("a file")
     bundle.event("Roll back", "rollback", "started")
+
+
+def test_only_the_owner_may_enter_a_bundle_and_the_folders_made_for_it(tmp_path: Path) -> None:
+    Bundle(tmp_path / "logs/run", "run", "h").text("probe/a.txt", "b")
+    made = (tmp_path / "logs", tmp_path / "logs/run", tmp_path / "logs/run/probe")
+    assert [folder.stat().st_mode & 0o777 for folder in made] == [0o700] * 3
+
+
+def test_a_file_is_replaced_whole_or_stays_as_it_was(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    bundle.json("a.json", {"n": 1})
+
+    def killed(self: Path, target: Path) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "replace", killed)
+    with pytest.raises(KeyboardInterrupt):
+        bundle.json("a.json", {"n": 2})
+    assert bundle.read("a.json") == {"n": 1}
+
+
+def test_what_is_missing_or_no_json_object_reads_as_nothing(bundle: Bundle) -> None:
+    assert bundle.read("a.json") is None
+    for text in ("{half", "[1]", ""):
+        bundle.text("a.json", text)
+        assert bundle.read("a.json") is None
+
+
+def test_an_event_after_a_line_that_was_cut_off_stands_on_a_line_of_its_own(bundle: Bundle) -> None:
+    assert bundle.events() == []
+    bundle.event("Patch", "patch", "started")
+    with (bundle.folder / "events.jsonl").open("ab") as file:
+        file.write(b'{"task": "Pat')
+    bundle.event("Patch", "patch", "ok")
+    assert [event["state"] for event in bundle.events()] == ["started", "ok"]

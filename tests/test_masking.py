@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import json
+import shlex
+from urllib.parse import quote, quote_plus
+
 import pytest
 
-from eaglelab.masking import Masker
+from eaglelab.masking import MASK, Masker
 
 
 @pytest.mark.parametrize(
@@ -29,6 +33,28 @@ from eaglelab.masking import Masker
             "max_total_num_tokens=4096, chunked_prefill_size=8192",
         ),
         ("skip_tokenizer_init=False", "skip_tokenizer_init=False"),
+        ("ssl_keyfile_password='a b', port=1", "ssl_keyfile_password=***, port=1"),
+        ("ssl_keyfile_password=None, port=1", "ssl_keyfile_password=None, port=1"),
+        ("--ssl-keyfile-password abc --port 1", "--ssl-keyfile-password *** --port 1"),
+        ("['--api-key', 'abc', '--port', '1']", "['--api-key', ***, '--port', '1']"),
+        ("api_key=['abc', 'def'], port=1", "api_key=***, port=1"),
+        (r"api_key='a\'b', port=1", "api_key=***, port=1"),
+        (r"{\"api_key\": \"abc\", \"port\": 1}", r"{\"api_key\": ***, \"port\": 1}"),
+        ("ServerArgs(api_key='abc def", "ServerArgs(api_key=***"),
+        ("ServerArgs(api_key='abc\ndef', port=1)", "ServerArgs(api_key=***\ndef', port=1)"),
+        ("GET /x?api_key=abc&port=1", "GET /x?api_key=***&port=1"),
+        ("api_key%3Dabc", "api_key%3D***"),
+        ("Bearer%20abc", "Bearer%20***"),
+        ("{'Authorization': 'Basic dXNlcjpwdw=='}", "{'Authorization': 'Basic ***'}"),
+        ("x-api-key: abc", "x-api-key: ***"),
+        ("https://user:abc@host/path", "https://user:***@host/path"),
+        ("http://127.0.0.1:30000/health", "http://127.0.0.1:30000/health"),
+        ("environ({'HF_TOKEN': 'abc', 'A': 'b'})", "environ({'HF_TOKEN': ***, 'A': 'b'})"),
+        ('{"OPENAI_API_KEY": "abc"}', '{"OPENAI_API_KEY": ***}'),
+        ("aws_secret_access_key='abc' client_secret=abc", "aws_secret_access_key=*** client_secret=***"),
+        ("sudo: a password is required", "sudo: a password is required"),
+        ("eos_token='</s>', next_token_id=5, max_new_tokens=5", "eos_token='</s>', next_token_id=5, max_new_tokens=5"),
+        ("ssl_keyfile='/etc/key.pem', tokenizer_path='t'", "ssl_keyfile='/etc/key.pem', tokenizer_path='t'"),
     ],
 )
 def test_secrets_of_unknown_value_are_found_by_their_place(text: str, masked: str) -> None:
@@ -65,3 +91,27 @@ def test_a_command_line_keeps_all_but_the_word_of_a_secret_flag() -> None:
         "--tp-size",
         "8",
     ]
+
+
+@pytest.mark.parametrize("secret", ["s3cr3t/+=k ey", 'it\'s "so" \\ secret', "caf\u00e9-s3cret", "tab\there-secret"])
+def test_a_known_value_is_found_however_it_was_encoded(secret: str) -> None:
+    masker = Masker(values=[secret])
+    body = json.dumps({"key": secret})
+    for text in (
+        secret,
+        repr({"k": secret}),
+        repr([secret.encode().decode()]),
+        body,
+        json.dumps({"error": body}),
+        json.dumps({"k": secret}, ensure_ascii=False),
+        f"/x?k={quote(secret, safe='')}&y=1",
+        f"/x?k={quote_plus(secret)}",
+        f"run {shlex.quote(secret)}",
+    ):
+        assert MASK in masker.text(text)
+        assert "cret" not in masker.text(text), text
+
+
+def test_each_line_of_a_long_secret_is_one() -> None:
+    pem = "-----BEGIN KEY-----\nMIIEvQIBADANBgkq\nhkiG9w0BAQEFAASC\n-----END KEY-----\n"
+    assert Masker(values=[pem]).text("log: hkiG9w0BAQEFAASC") == "log: ***"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from pydantic import Field
 
 from eaglelab.actions.base import Action, Arguments, NoArguments
-from eaglelab.errors import AttentionError, EaglelabError, HostError, InputError, Interrupted
+from eaglelab.errors import AttentionError, EaglelabError, HostError, InputError, Interrupted, LockLost
 from eaglelab.playbook import load_playbook
 from eaglelab.runner import Runner, check_arguments
 
@@ -253,19 +254,59 @@ def test_ctrl_c_ends_the_playbook_even_where_rescue_does_not_fail(bench: Bench) 
     assert bench.done == ["work", "evidence", "undo", "always"]
 
 
-def test_a_second_ctrl_c_while_things_are_put_back_needs_attention(bench: Bench) -> None:
-    bench.errors = {"work": [KeyboardInterrupt()], "undo": [KeyboardInterrupt()]}
+def test_ctrl_c_while_things_are_put_back_after_a_failure_ends_what_restores_nothing(bench: Bench) -> None:
+    bench.errors = {"work": [HostError("first")], "evidence": [KeyboardInterrupt()]}
+    with pytest.raises(Interrupted, match="interrupted, after: first"):
+        bench.run(BLOCK)
+    assert bench.done == ["work", "evidence", "undo", "always"]
+
+
+def test_ctrl_c_while_things_are_put_back_has_what_restores_done_nevertheless(bench: Bench) -> None:
+    bench.errors = {"work": [HostError("first")], "undo": [KeyboardInterrupt()]}
+    with pytest.raises(Interrupted) as caught:
+        bench.run(BLOCK.replace("      - fail:\n", ""))
+    assert caught.value.exit_code == 130
+    assert bench.done == ["work", "evidence", "undo", "undo", "always"]
+
+
+def test_what_restores_and_cannot_end_needs_attention(bench: Bench) -> None:
+    bench.errors = {"work": [HostError("first")], "undo": [KeyboardInterrupt(), KeyboardInterrupt()]}
     with pytest.raises(AttentionError) as caught:
         bench.run(BLOCK)
     assert caught.value.hint == "invoke rollback --host fake"
     assert bench.done[-1] == "always"
 
 
+def test_ctrl_c_during_always_puts_things_back(bench: Bench) -> None:
+    bench.errors = {"always": [KeyboardInterrupt()]}
+    with pytest.raises(Interrupted):
+        bench.run(BLOCK)
+    assert bench.done == ["work", "more", "always", "evidence", "undo"]
+
+
+@pytest.mark.parametrize("where", ["work", "evidence", "always"])
+def test_whoever_lost_the_hosts_lock_does_nothing_more_there(bench: Bench, where: str) -> None:
+    bench.errors = {"more": [HostError("first")] if where == "evidence" else [], where: [LockLost("taken over")]}
+    with pytest.raises(LockLost):
+        bench.run(BLOCK)
+    assert bench.done[-1] == where
+    assert "undo" not in bench.done
+
+
+def test_a_context_says_whether_an_interrupt_would_put_things_back(bench: Bench) -> None:
+    guarded = []
+    action = bench.actions["note"]
+    bench.actions["note"] = replace(action, run=lambda context, args: guarded.append(context.guarded) or {})
+    bench.run(note("a") + BLOCK)
+    assert guarded == [0, 1, 1, 1, 0]
+    assert bench.context.guarded == 0
+
+
 def test_ctrl_c_outside_a_block_exits_130(bench: Bench) -> None:
     bench.errors["a"] = [KeyboardInterrupt()]
     with pytest.raises(Interrupted) as caught:
         bench.run(note("a") + note("b"))
-    assert caught.value.hint == "invoke status --host fake shows what is there"
+    assert caught.value.hint.startswith("invoke status --host fake shows what is there")
     assert bench.done == ["a"]
 
 

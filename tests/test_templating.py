@@ -89,7 +89,7 @@ def test_a_condition_that_is_neither_is_refused() -> None:
     ("text", "expression", "names"),
     [
         ("{{ a + b.c['d'] }} {{ range(3) }}", False, {"a", "b"}),
-        ("{% set x = a %}{{ x }}{% for y in z %}{{ y }}{% endfor %}", False, {"a", "z"}),
+        ("{% set x = a %}{{ x }}{% if z %}{{ y }}{% endif %}", False, {"a", "y", "z"}),
         ("{{ a | default(b) }}", False, {"b"}),
         ("a is defined and a > b", True, {"b"}),
         ("a == '}}'", True, {"a"}),

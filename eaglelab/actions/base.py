@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,9 +31,13 @@ class Action(ActionSpec):
     An action without `preview` changes nothing anyway and is run under `--check` too.
     `check` raises InputError for arguments that cannot work, before any host is contacted.
     `restores`: it puts a host back, so if it fails in a `rescue`, a person has to look.
+    `holds` tells, when a run is taken up again, whether the result of an earlier try is still true and all that came of it
+    is there; it then leaves the context as `run` would. An action without it is done again: it is cheap, or it sees itself
+    that nothing need be done.
     """
 
     run: Callable[[Context, Any], dict[str, Any]]
     preview: Callable[[Context, Any], dict[str, Any]] | None = None
     check: Callable[[Options, Any], None] | None = None
     restores: bool = False
+    holds: Callable[[Context, Any, Mapping[str, Any]], bool] | None = None

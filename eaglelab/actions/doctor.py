@@ -45,7 +45,7 @@ def _run(context: Context, args: DoctorArguments) -> dict[str, Any]:
     host = context.host
     facts = read_facts(context, args.patch)
     context.found.facts = facts
-    context.found.log = LogMark(facts["log"], facts["log_size"])
+    context.found.log = LogMark.of_facts(facts)
     context.host = host.at_home(facts["home"])
     context.bundle.json("facts.json", facts)
     context.say.line(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import glob
 import re
-from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Any
 
 from eaglelab.actions.base import Action, Arguments, NoArguments
+from eaglelab.actions.pull import fetch, read_from
 from eaglelab.context import Context, LogMark
 from eaglelab.errors import HostError
 from eaglelab.profile.records import read_records
@@ -17,32 +17,7 @@ from eaglelab.report.terminal import profile_table
 
 __all__ = ["FETCH_LOGS", "PROVE", "REPORT", "fetch"]
 
-_CHUNK = 4 << 20
 _PROBE_OFF = re.compile(rb"EAGLE3_PROF probe off: (.*)")
-
-
-def _pieces(context: Context, mark: LogMark) -> Iterator[bytes]:
-    """A file from its mark to its present end; what is written meanwhile belongs to a later fetch."""
-    offset, end = mark.offset, None
-    while end is None or offset < end:
-        answer, data = context.client.call_bytes("tail", path=mark.path, offset=offset, limit=_CHUNK)
-        end = answer["size"] if end is None else end
-        if not data:
-            break
-        yield data
-        offset = answer["offset"] + len(data)
-
-
-def fetch(context: Context, mark: LogMark, name: str) -> int:
-    """Copies a file of the host from its mark into the bundle. Returns bytes. Whole lines go through the masking."""
-    context.bundle.path(name).unlink(missing_ok=True)
-    rest, size = b"", 0
-    for piece in _pieces(context, mark):
-        whole, newline, rest = (rest + piece).rpartition(b"\n")
-        context.bundle.append(name, whole + newline)
-        size += len(piece)
-    context.bundle.append(name, rest)
-    return size
 
 
 def _prove(context: Context, _: NoArguments) -> dict[str, Any]:
@@ -50,8 +25,9 @@ def _prove(context: Context, _: NoArguments) -> dict[str, Any]:
     status = context.client.call("status")
     record = status["record"] or {}
     # The line stands once in a server's log, at its first decode cycle: before this run, if the server is older.
-    begin = record.get("log_offset", mark.offset) if record.get("log") == mark.path else mark.offset
-    text = b"".join(_pieces(context, LogMark(mark.path, begin))).decode(errors="replace")
+    if record.get("log") == mark.path:
+        mark = LogMark.of_server(record)
+    text = b"".join(piece for _, piece in read_from(context, mark)).decode(errors="replace")
     found = [match.groupdict() for match in re.finditer(context.spec.canary, text)]
     if not found:
         raise HostError(

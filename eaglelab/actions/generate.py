@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from eaglelab.actions.base import Action, Arguments
+from eaglelab.actions.marks import identity
 from eaglelab.context import Context
 from eaglelab.errors import HostError
 from eaglelab.profile.bench import BENCH_DEFINITIONS, BenchResult, RequestSample, summarise_bench
@@ -17,7 +18,7 @@ from eaglelab.remote.hints import AgentFailure
 from eaglelab.server.prompts import as_request, prompt
 from eaglelab.server.setting import setting_name
 
-__all__ = ["GENERATE", "MEASURE", "UNMEASURED", "to_sample"]
+__all__ = ["GENERATE", "MEASURE", "UNMEASURED", "flush_probe", "to_sample"]
 
 UNMEASURED = "p=0/"
 """A request whose id begins so is left alone by the probe: measured and unmeasured rounds share one load."""
@@ -88,7 +89,7 @@ def to_sample(answer: Mapping[str, Any], clock_rate: float) -> RequestSample:
     )
 
 
-def _flush_probe(context: Context) -> None:
+def flush_probe(context: Context) -> None:
     """A prompt after a pause makes the probe write out its unfinished block; one token needs no decode cycle."""
     if context.found.probe_folder is None:
         return
@@ -97,14 +98,8 @@ def _flush_probe(context: Context) -> None:
 
 
 def _generate(context: Context, args: GenerateArguments) -> dict[str, Any]:
-    answer = _ask(
-        context,
-        args.prompt or prompt(0),
-        f"eaglelab-{context.run}",
-        args.max_new_tokens,
-        args.temperature,
-        args.silence,
-    )
+    rid = f"eaglelab-{context.run}{_again(context)}"
+    answer = _ask(context, _prompt(args), rid, args.max_new_tokens, args.temperature, args.silence)
     context.bundle.json("generate.json", answer)
     sample = to_sample(answer, context.clock_rate)
     if sample.tokens < args.max_new_tokens:
@@ -113,47 +108,119 @@ def _generate(context: Context, args: GenerateArguments) -> dict[str, Any]:
             where=context.host.name,
             hint="see generate.json in the bundle",
         )
-    _flush_probe(context)
+    flush_probe(context)
     label = f" ({context.simulated})" if context.simulated else ""
     context.say.line(
         f"  {sample.tokens} tokens in {sample.e2e_s:.2f} s: {sample.tokens / sample.e2e_s:.1f} tok/s, first token after {sample.ttft_s * 1000:.0f} ms{label}"
     )
-    return {"tokens": sample.tokens, "seconds": round(sample.e2e_s, 3), "tok_s": round(sample.tokens / sample.e2e_s, 2)}
+    return {
+        "tokens": sample.tokens,
+        "seconds": round(sample.e2e_s, 3),
+        "tok_s": round(sample.tokens / sample.e2e_s, 2),
+        "server": identity(context.found.record),
+    }
+
+
+def _prompt(args: GenerateArguments) -> str:
+    return args.prompt or prompt(0)
+
+
+def _again(context: Context) -> str:
+    """A server may refuse a request id that it has seen: its first request may be at work still."""
+    return f"-{context.resumed}" if context.resumed else ""
+
+
+def _generate_holds(context: Context, _: GenerateArguments, result: Mapping[str, Any]) -> bool:
+    """The server that answered is still the one at hand, so that its log and the probe's records fit the answer."""
+    server = identity(context.found.record)
+    return server is not None and result.get("server") == server and context.bundle.read("generate.json") is not None
 
 
 def _measure(context: Context, args: MeasureArguments) -> dict[str, Any]:
-    steps = context.found.steps
-    setting = setting_name(steps)
+    answers = kept_answers(context, args) if context.resumed else {}
+    asked = requests_of(args)
+    if all(name in answers for name in asked):
+        context.say.line(f"  all {len(asked)} requests are in the bundle from before")
+    else:
+        if answers:
+            context.say.line(f"  {len(answers)} of {len(asked)} requests are in the bundle from before")
+        _warm_up(context, args)
+    for number, name in asked:
+        if (number, name) in answers:
+            continue
+        context.say.progress(f"request {number + 1} of {args.num_prompts}, probe {name}")
+        rid = f"{UNMEASURED if name == 'off' else ''}eaglelab-{number}-{context.run}{_again(context)}"
+        answer = _ask(context, prompt(number), rid, args.output_len, args.temperature, args.silence)
+        answers[number, name] = answer
+        context.bundle.json(_file_of(context, number, name), {**answer, "asked": _asked(context, args, number)})
+    flush_probe(context)
+    return _summary(context, args, answers)
+
+
+def requests_of(args: MeasureArguments) -> list[tuple[int, str]]:
+    """Number and probe (`off` or `on`) of each request, in the order in which they are sent.
+
+    In turn, and each first as often as second: a drift of the machine falls on both alike.
+    """
+    rounds = ("off", "on") if args.probed else ("off",)
+    return [
+        (number, name)
+        for number in range(args.num_prompts)
+        for name in (rounds if number % 2 == 0 else reversed(rounds))
+    ]
+
+
+def _warm_up(context: Context, args: MeasureArguments) -> None:
     for number in range(args.warmup):
         context.say.progress(f"warm-up {number + 1} of {args.warmup}")
-        _ask(
-            context,
-            prompt(-1 - number),
-            f"{UNMEASURED}warm-up-{number}-{context.run}",
-            args.output_len,
-            args.temperature,
-            args.silence,
-        )
-    rounds = ("off", "on") if args.probed else ("off",)
-    samples: dict[str, list[RequestSample]] = {name: [] for name in rounds}
-    for number in range(args.num_prompts):
-        # In turn, and each first as often as second: a drift of the machine falls on both alike.
-        for name in rounds if number % 2 == 0 else reversed(rounds):
-            context.say.progress(f"request {number + 1} of {args.num_prompts}, probe {name}")
-            rid = f"{UNMEASURED if name == 'off' else ''}eaglelab-{number}-{context.run}"
-            answer = _ask(context, prompt(number), rid, args.output_len, args.temperature, args.silence)
-            context.bundle.json(f"requests/{setting}-{number:03d}-{name}.json", answer)
-            samples[name].append(to_sample(answer, context.clock_rate))
-    _flush_probe(context)
+        rid = f"{UNMEASURED}warm-up-{number}-{context.run}{_again(context)}"
+        _ask(context, prompt(-1 - number), rid, args.output_len, args.temperature, args.silence)
+
+
+def _file_of(context: Context, number: int, name: str) -> str:
+    return f"requests/{setting_name(context.found.steps)}-{number:03d}-{name}.json"
+
+
+def _asked(context: Context, args: MeasureArguments, number: int) -> dict[str, Any]:
+    """All that a figure depends on: what was asked for, and the setting of the server that was asked."""
+    return {
+        "number": number,
+        "output_len": args.output_len,
+        "temperature": args.temperature,
+        "fingerprint": (context.found.record or {}).get("fingerprint"),
+    }
+
+
+def kept_answers(context: Context, args: MeasureArguments) -> dict[tuple[int, str], dict[str, Any]]:
+    """Answers in the bundle, by number and probe, that a server of the same setting gave to the same requests."""
+    found = {}
+    for number, name in requests_of(args):
+        answer = context.bundle.read(_file_of(context, number, name))
+        asked = _asked(context, args, number)
+        if answer is not None and asked["fingerprint"] is not None and answer.get("asked") == asked:
+            found[number, name] = answer
+    return found
+
+
+def _summary(
+    context: Context, args: MeasureArguments, answers: Mapping[tuple[int, str], Mapping[str, Any]]
+) -> dict[str, Any]:
+    steps = context.found.steps
     results = {
-        name: BenchResult(steps=steps, batch=1, requests=found, profiled=name == "on")
-        for name, found in samples.items()
+        name: BenchResult(
+            steps=steps,
+            batch=1,
+            requests=[to_sample(answers[number, name], context.clock_rate) for number in range(args.num_prompts)],
+            profiled=name == "on",
+        )
+        for name in (("off", "on") if args.probed else ("off",))
     }
     context.found.bench.extend(results.values())
     summaries = {name: summarise_bench(measured) for name, measured in results.items()}
     result = {name: summary.to_json() for name, summary in summaries.items()}
     context.bundle.json(
-        f"bench-{setting}.json", {"definitions": BENCH_DEFINITIONS, "simulated": context.simulated, **result}
+        f"bench-{setting_name(steps)}.json",
+        {"definitions": BENCH_DEFINITIONS, "simulated": context.simulated, **result},
     )
     rate = summaries["off"].tok_s
     context.say.line(
@@ -162,6 +229,14 @@ def _measure(context: Context, args: MeasureArguments) -> dict[str, Any]:
         else "  no request gave a token"
     )
     return {"steps": steps, **result}
+
+
+def _measure_holds(context: Context, args: MeasureArguments, _: Mapping[str, Any]) -> bool:
+    answers = kept_answers(context, args)
+    holds = len(answers) == len(requests_of(args))
+    if holds:
+        _summary(context, args, answers)
+    return holds
 
 
 def _generate_preview(context: Context, args: GenerateArguments) -> dict[str, Any]:
@@ -178,8 +253,18 @@ def _measure_preview(context: Context, args: MeasureArguments) -> dict[str, Any]
 
 
 GENERATE = Action(
-    "generate", GenerateArguments, "one request, streamed and timed on the host", _generate, _generate_preview
+    "generate",
+    GenerateArguments,
+    "one request, streamed and timed on the host",
+    _generate,
+    _generate_preview,
+    holds=_generate_holds,
 )
 MEASURE = Action(
-    "measure", MeasureArguments, "a series of requests, with and without the probe in turn", _measure, _measure_preview
+    "measure",
+    MeasureArguments,
+    "a series of requests, with and without the probe in turn",
+    _measure,
+    _measure_preview,
+    holds=_measure_holds,
 )

@@ -6,10 +6,13 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from eaglelab.actions.base import Action, Arguments
+from eaglelab.actions.drift import refuse_drift, refuse_edited
 from eaglelab.context import Context, Options
 from eaglelab.errors import HostError
+from eaglelab.patching.drift import Drift, find_drift
 from eaglelab.patching.errors import PatchRefused
 from eaglelab.patching.folder import find_patch
+from eaglelab.patching.known import load_known
 from eaglelab.patching.plan import FilePlan, plan_file
 from eaglelab.patching.spec import PatchSpec, load_patch
 
@@ -39,6 +42,9 @@ def _run(context: Context, args: PlanArguments) -> dict[str, Any]:
             where=context.host.name,
             hint="see `targets` in its patch.yaml",
         )
+    known, version = load_known(folder), context.facts["sglang_version"]
+    installed = None if version == "unknown" else version
+    drifts = {plan.path: find_drift(plan, known, installed) for plan in plans}
     context.found.spec, context.found.plans = spec, plans
     context.found.modules = {module.to: (folder / module.source).read_bytes() for module in spec.modules}
     context.found.diff = "".join(plan.diff() for plan in plans)
@@ -49,24 +55,26 @@ def _run(context: Context, args: PlanArguments) -> dict[str, Any]:
             "patch": spec.id,
             "version": spec.version,
             "package": context.facts["package"],
-            "files": [_describe(plan) for plan in looked_at],
+            "files": [_describe(plan, drifts.get(plan.path)) for plan in looked_at],
         },
     )
     changes = [plan for plan in plans if plan.state == "patch"]
     for plan in looked_at:
-        context.say.line(f"  {plan.path}: {_in_words(plan)}")
+        context.say.line(f"  {plan.path}: {_in_words(plan, drifts.get(plan.path))}")
+    refuse_drift(context, drifts)
     if context.options.check:
-        context.say.diff(context.found.diff)
+        context.say.diff(context.bundle.masker.text(context.found.diff))
     return {"changes": len(changes), "files": [plan.path for plan in plans], "records": spec.records}
 
 
-def _in_words(plan: FilePlan) -> str:
-    if plan.state == "nothing":
+def _in_words(plan: FilePlan, drift: Drift | None) -> str:
+    if drift is None:
         return "nothing to patch"
     inserted = sum(len(edit.text) for edit in plan.edits)
     state = "already patched" if plan.state == "already" else f"{inserted} lines to insert"
     lines = ", ".join(f"{edit.place} {edit.line}" for edit in plan.edits)
-    return f"{state} in {plan.worker_class}; anchors at {lines}"
+    released = f"; {drift.headline()}" if drift.kind == "known" else ""
+    return f"{state} in {plan.worker_class}; anchors at {lines}{released}"
 
 
 def _plan_one(context: Context, spec: PatchSpec, target: str, path: str) -> FilePlan:
@@ -79,26 +87,14 @@ def _plan_one(context: Context, spec: PatchSpec, target: str, path: str) -> File
         plan.check_readback(lines)
     except PatchRefused as error:
         raise HostError(error.what, where=f"{context.host.name}: {error.where}", hint=error.hint) from error
-    _refuse_edited(context, plan, path)
+    refuse_edited(context, spec, plan, path)
     script = ";".join(f"{first},{last}p" for first, last in plan.sed_ranges())
     shown = "\n".join(f"{number:6d}  {text.decode(errors='replace')}" for number, text in sorted(lines.items()))
     context.bundle.text(f"sed/{PurePosixPath(target).name}.txt", f"$ sed -n '{script}' {path}\n{shown}\n")
     return plan
 
 
-def _refuse_edited(context: Context, plan: FilePlan, path: str) -> None:
-    """A patched file that somebody has edited is said here, before a server is stopped for nothing."""
-    for entry in (context.facts["manifest"] or {"files": []})["files"]:
-        known = entry["path"] != path or plan.found_sha256 in (entry["original"], *entry["patched"])
-        if not known and plan.found != plan.original:
-            raise HostError(
-                f"{path} holds lines of eaglelab, and somebody has edited it since they were written",
-                where=context.host.name,
-                hint=f"invoke rollback --host {context.host.name} says how to have the original back",
-            )
-
-
-def _describe(plan: FilePlan) -> dict[str, Any]:
+def _describe(plan: FilePlan, drift: Drift | None) -> dict[str, Any]:
     return {
         "path": plan.path,
         "worker_class": plan.worker_class,
@@ -117,6 +113,7 @@ def _describe(plan: FilePlan) -> dict[str, Any]:
             for edit in plan.edits
         ],
         "notes": list(plan.notes),
+        "drift": drift.to_json() if drift else None,
     }
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import glob
+import hashlib
+import json
 import shlex
 from pathlib import PurePosixPath
 from typing import Annotated, Any
@@ -12,36 +14,46 @@ from pydantic import Field, PlainValidator
 from eaglelab.actions.base import Action, Arguments
 from eaglelab.context import Context, LogMark
 from eaglelab.server.setting import Setting
+from eaglelab.sweep.one_load import adaptive_config
 
-__all__ = ["CHECK_SERVER", "START", "STOP", "SettingArguments", "StopArguments", "end_of", "mark_records"]
+__all__ = [
+    "CHECK_SERVER",
+    "START",
+    "STOP",
+    "SettingArguments",
+    "StopArguments",
+    "end_of",
+    "mark_records",
+    "probe_files",
+    "say_damaged",
+    "wanted_fingerprint",
+]
 
 
 def _steps(value: object) -> object:
-    count = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-    if not count and value not in ("inventory", "baseline"):
-        raise ValueError(f"must be a step count (1 or more), `inventory` or `baseline`, not {value!r}")
+    counts = value if isinstance(value, list) and value else [value]
+    if all(isinstance(count, int) and not isinstance(count, bool) and count >= 1 for count in counts):
+        return value
+    if value not in ("inventory", "baseline"):
+        raise ValueError(f"must be a step count (1 or more), several, `inventory` or `baseline`, not {value!r}")
     return value
 
 
 class SettingArguments(Arguments):
-    """`steps`: a number, `inventory` for the inventory's, `baseline` for no speculation. `profile`: with the probe on.
+    """`steps`: a number, `inventory` for the inventory's, `baseline` for no speculation; or several numbers, among which
+    requests then choose (SGLang 0.5.11 and later). `profile`: with the probe on.
 
     `folder`: where server.json goes, below the bundle; empty for the bundle itself.
     """
 
-    steps: Annotated[int | str, PlainValidator(_steps)] = "inventory"
+    steps: Annotated[int | str | list[int], PlainValidator(_steps)] = "inventory"
     profile: bool = True
     flags: dict[str, Any] = {}
     env: dict[str, str] = {}
     folder: str = ""
 
     def setting(self, context: Context) -> Setting:
-        speculative = context.host.server.speculative
-        steps: int | None
-        if self.steps == "inventory":
-            steps = speculative.num_steps if speculative else None
-        else:
-            steps = None if self.steps == "baseline" else int(self.steps)
+        steps = self._launched(context)
         probed = self.profile and steps is not None
         return Setting(
             steps=steps,
@@ -51,7 +63,27 @@ class SettingArguments(Arguments):
             else None,
             flags=self.flags,
             env=self.env,
+            candidates=self._candidates(context),
         )
+
+    def _launched(self, context: Context) -> int | None:
+        """Of several counts the largest: room in the KV cache is kept for it from the start."""
+        if isinstance(self.steps, list):
+            return max(self.steps)
+        if self.steps == "inventory":
+            speculative = context.host.server.speculative
+            return speculative.num_steps if speculative else None
+        return None if self.steps == "baseline" else int(self.steps)
+
+    def _candidates(self, context: Context) -> str | None:
+        data = self.candidates_config(context)
+        return None if data is None else f"{context.facts['state']}/files/{hashlib.sha256(data).hexdigest()[:16]}.json"
+
+    def candidates_config(self, context: Context) -> bytes | None:
+        """What the file holds that names the step counts; None where there is but one."""
+        if not isinstance(self.steps, list) or len(self.steps) < 2:
+            return None
+        return json.dumps(adaptive_config(context.facts["sglang_version"], self.steps)).encode()
 
 
 class StopArguments(Arguments):
@@ -60,16 +92,21 @@ class StopArguments(Arguments):
     grace: Annotated[float, Field(ge=0)] = 30.0
 
 
-def _files(context: Context) -> dict[str, str]:
-    """Worker files as a server that starts now would load them."""
-    planned = {plan.path: plan.patched_sha256 for plan in context.found.plans if context.found.patched}
+def _files(context: Context, *, patched: bool) -> dict[str, str]:
+    """Worker files as a server that starts now would load them; if `patched`, with the plan carried out."""
+    planned = {plan.path: plan.patched_sha256 for plan in context.found.plans if patched}
     return {found["path"]: planned.get(name, found["sha256"]) for name, found in context.facts["files"].items()}
+
+
+def wanted_fingerprint(context: Context, args: SettingArguments, *, patched: bool) -> str:
+    """What tells a server of this setting from any other."""
+    return args.setting(context).fingerprint(context.host, _files(context, patched=patched))
 
 
 def _check_server(context: Context, args: SettingArguments) -> dict[str, Any]:
     """Whether a load is needed: a server that already is what is wanted is worth minutes."""
     status = context.client.call("status")
-    record, wanted = status["record"], args.setting(context).fingerprint(context.host, _files(context))
+    record, wanted = status["record"], wanted_fingerprint(context, args, patched=context.found.patched)
     if not status["alive"]:
         why = "no server of ours is running"
     elif record.get("fingerprint") != wanted:
@@ -85,9 +122,16 @@ def _check_server(context: Context, args: SettingArguments) -> dict[str, Any]:
 
 
 def _follow(context: Context, record: dict[str, Any], folder: str) -> None:
-    """From here on, what the running server adds to its log and to the probe's files belongs to this run."""
-    context.found.log = end_of(context, record["log"])
+    """From here on, what the running server adds to its log and to the probe's files belongs to this run.
+
+    If this run has started it, in an earlier try, all of it does.
+    """
+    if context.resumed and record["run"] == context.run:
+        context.found.log = _log_of(record)
+    else:
+        context.found.log = end_of(context, record["log"], record.get("log_inode"))
     context.found.steps, context.found.started = record["steps"], False
+    context.found.record, context.found.folder = record, folder
     context.bundle.json(str(PurePosixPath(folder) / "server.json"), record)
     context.found.probe_folder = record.get("probe_folder")
     mark_records(context)
@@ -96,19 +140,28 @@ def _follow(context: Context, record: dict[str, Any], folder: str) -> None:
 def mark_records(context: Context) -> None:
     """What the probe has written up to now is not of this run."""
     if context.found.probe_folder:
-        paths = context.client.call("list", pattern=f"{glob.escape(context.found.probe_folder)}/*.jsonl")["paths"]
-        context.found.probe = tuple(end_of(context, path) for path in paths)
+        context.found.probe = tuple(end_of(context, path) for path in probe_files(context))
 
 
-def end_of(context: Context, path: str) -> LogMark:
-    """What is written to a file of the host from now on."""
-    return LogMark(path, context.client.call("tail", path=path, offset=1 << 62, limit=0)["size"])
+def probe_files(context: Context) -> list[str]:
+    """The probe's files on the host, one a rank; none where there is no probe."""
+    folder = context.found.probe_folder
+    return list(context.client.call("list", pattern=f"{glob.escape(folder)}/*.jsonl")["paths"]) if folder else []
+
+
+def end_of(context: Context, path: str, inode: int | None = None) -> LogMark:
+    """What is written to a file of the host from now on; to the one that was `inode`, if another lies at `path` now."""
+    found = context.client.call("tail", path=path, offset=-1, limit=0, inode=inode)
+    return LogMark(path, found["offset"], found["inode"] or None, found["before"])
 
 
 def _start(context: Context, args: SettingArguments) -> dict[str, Any]:
     host = context.host
     setting = args.setting(context)
     command, env = setting.command(host, context.api_key), setting.environment(host)
+    config = args.candidates_config(context)
+    if config is not None:
+        context.client.call("keep", config, suffix=".json")
     about = {"run": context.run, "command": command, "log": context.facts["log"], "steps": setting.steps}
     context.bundle.json(str(PurePosixPath(args.folder) / "server.json"), {**about, "env": env})
     record = context.client.call(
@@ -121,18 +174,24 @@ def _start(context: Context, args: SettingArguments) -> dict[str, Any]:
         port=context.port,
         cwd=context.facts["state"],  # not home: a folder named sglang there would come before the package
         about={
-            "fingerprint": setting.fingerprint(host, _files(context)),
+            "fingerprint": wanted_fingerprint(context, args, patched=context.found.patched),
             "steps": setting.steps,
             "profile": args.profile,
             "probe_folder": setting.probe_folder,
         },
     )
-    context.found.log = LogMark(record["log"], record["log_offset"])
+    context.found.log = _log_of(record)
     context.found.probe_folder, context.found.probe = setting.probe_folder, ()
     context.found.steps, context.found.started = setting.steps, True
+    context.found.record, context.found.folder = record, args.folder
     context.say.line(f"  {_shown(context, command, env)}")
     context.say.line(f"  pid {record['pid']}, log {record['log']}")
     return {"pid": record["pid"], "steps": setting.steps}
+
+
+def _log_of(record: dict[str, Any]) -> LogMark:
+    """The part of the log that this server has written."""
+    return LogMark.of_server(record)
 
 
 def _shown(context: Context, command: list[str], env: dict[str, str]) -> str:
@@ -155,6 +214,7 @@ def _stop(context: Context, args: StopArguments) -> dict[str, Any]:
     if context.options.takeover:
         _take_over(context, args)
     result = context.client.call("stop", silence=90, news=news, run=context.run, grace=args.grace)
+    say_damaged(context, result)
     if result["stopped"]:
         context.say.line(
             f"  {len(result['stopped'])} processes ended after {result['seconds']:.1f} s ({result['how'].upper()}); port and GPU are free"
@@ -162,6 +222,12 @@ def _stop(context: Context, args: StopArguments) -> dict[str, Any]:
     else:
         context.say.line("  no server of ours is running")
     return result
+
+
+def say_damaged(context: Context, stopped: dict[str, Any]) -> None:
+    """Names a record of the server that could not be read: what was stopped was then found by its mark alone."""
+    if stopped.get("damaged"):
+        context.say.line(f"  set aside as server.json.damaged: {stopped['damaged']}", style="yellow")
 
 
 def _take_over(context: Context, args: StopArguments) -> None:

@@ -12,8 +12,11 @@ from pydantic import Field
 
 from eaglelab.actions.base import Action, Arguments
 from eaglelab.actions.doctor import read_facts
+from eaglelab.actions.serve import say_damaged
 from eaglelab.context import Context
 from eaglelab.errors import AttentionError, EaglelabError, HostError
+from eaglelab.patching.folder import find_patch
+from eaglelab.patching.known import load_known
 from eaglelab.remote.hints import AgentFailure
 
 __all__ = ["FAIL", "ROLLBACK", "say_by_folder", "unrecorded"]
@@ -44,6 +47,7 @@ def _rollback(context: Context, args: RollbackArguments) -> dict[str, Any]:
         # A server that does not end keeps the code it has loaded; the files need not wait for it.
         context.client.call("rollback", run=context.run)
         raise
+    say_damaged(context, stopped)
     try:
         result = context.client.call("rollback", run=context.run)
     except AgentFailure as error:
@@ -96,25 +100,40 @@ def _refuse_unrecorded(context: Context) -> None:
 
 
 def _refuse_foreign(context: Context, foreign: Sequence[Mapping[str, Any]]) -> None:
-    """A file that somebody else wrote meanwhile is theirs; the command that mends it is theirs to type."""
+    """A file that somebody else wrote meanwhile is theirs; the command that mends it is theirs to type.
+
+    But for a released one: it came with another SGLang, whose place the original must not take.
+    """
     if not foreign:
         return
-    found = "\n".join(
-        f"  {item['path']}: sha256 {item['found'] or 'none, the file is gone'}, the original has {item['original'] or 'none'}"
-        for item in foreign
-    )
+    known = load_known(find_patch(context.options.project, "eagle3-profile"))
+    released = {item["path"]: file.releases for item in foreign if (file := known.find(item["found"] or ""))}
+    found = "\n".join(f"  {item['path']}: {_stands_there(item, released.get(item['path']))}" for item in foreign)
     mend = " && ".join(
         f"cp {shlex.quote(item['kept'])} {shlex.quote(item['path'])}"
         if item["kept"]
         else f"rm {shlex.quote(item['path'])}"
         for item in foreign
+        if item["path"] not in released
     )
     host = context.host.name
+    hints = [f"to have the original back, on the host: {mend}, then: invoke rollback --host {host}"] if mend else []
+    if released:
+        hints.append(
+            f"of an upgraded SGLang nothing is to be put back: invoke deploy-profiling --host {host} and then "
+            f"invoke rollback --host {host} take the new files for the originals"
+        )
     raise AttentionError(
         f"left alone, for it is neither the original nor what eaglelab wrote:\n{found}",
         where=host,
-        hint=f"to have the original back, on the host: {mend}, then: invoke rollback --host {host}",
+        hint="; ".join(hints),
     )
+
+
+def _stands_there(item: Mapping[str, Any], releases: Sequence[str] | None) -> str:
+    if releases:
+        return f"the file of SGLang {' and '.join(releases)}, installed since the patch went in"
+    return f"sha256 {item['found'] or 'none, the file is gone'}, the original has {item['original'] or 'none'}"
 
 
 def say_by_folder(context: Context, files: Sequence[tuple[str, str]]) -> None:

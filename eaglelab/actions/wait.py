@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from eaglelab.actions.base import Action, NoArguments
-from eaglelab.actions.serve import mark_records
-from eaglelab.context import Context
+from eaglelab.actions.marks import mark_beginning
+from eaglelab.context import Context, LogMark
 from eaglelab.errors import HostError
 from eaglelab.server.prompts import as_request
 from eaglelab.server.readiness import Budgets, Look, State, Waiting, wait_until_ready
@@ -17,9 +17,9 @@ __all__ = ["WAIT", "read_server_info"]
 
 
 class _HostProbe:
-    def __init__(self, context: Context, path: str) -> None:
+    def __init__(self, context: Context, mark: LogMark) -> None:
         self._context = context
-        self._path = path
+        self._mark = mark
 
     def _http(self, method: str, path: str, body: dict[str, Any] | None, timeout: float) -> dict[str, Any]:
         context = self._context
@@ -44,7 +44,13 @@ class _HostProbe:
             "key": context.api_key,
             "timeout": 5.0,
         }
-        return context.client.call_bytes("poll", path=self._path, offset=offset, http=http)
+        mark = self._mark
+        answer, written = context.client.call_bytes(
+            "poll", path=mark.path, offset=offset, inode=mark.inode, before=mark.before, http=http
+        )
+        # A rotation moves the log away from its path; the server goes on writing where it began.
+        self._mark = LogMark(mark.path, offset, answer["inode"] or None, answer["before"])
+        return answer, written
 
     def one_token(self) -> str | None:
         # First whether it has a tokenizer: a text that it cannot take stays with it as a request that never ends, and
@@ -71,7 +77,7 @@ def _wait(context: Context, _: NoArguments) -> dict[str, Any]:
     earlier = context.facts["loads"].get(_key(context), [])
     expected = earlier[-1] if earlier else context.host.expected_load
     waiting = Waiting(
-        probe=_HostProbe(context, mark.path),
+        probe=_HostProbe(context, mark),
         where=context.host.name,
         budgets=Budgets(total=context.host.ready_timeout),
         expected=expected,
@@ -88,7 +94,7 @@ def _wait(context: Context, _: NoArguments) -> dict[str, Any]:
     if context.found.started:
         with contextlib.suppress(HostError):  # an estimate for next time is not worth the load that just ended well
             context.client.call("loaded", key=_key(context), seconds=ready.elapsed)
-    mark_records(context)  # the server's own warm-up request has been decoded too
+    mark_beginning(context)  # the server's own warm-up request has been decoded too
     label = f", {context.simulated}" if context.simulated else ""
     context.say.line(f"  ready after {ready.elapsed:.1f} s: health 200, process alive, a token came back{label}")
     return {"seconds": round(ready.elapsed, 1), "state": State.READY.value}

@@ -7,8 +7,10 @@ from pathlib import Path
 
 from eaglelab.commands.outcome import Outcome
 from eaglelab.errors import InputError
+from eaglelab.patching.drift import find_drift
 from eaglelab.patching.errors import PatchRefused
 from eaglelab.patching.folder import find_patch
+from eaglelab.patching.known import load_known
 from eaglelab.patching.plan import plan_file
 from eaglelab.patching.spec import load_patch
 from eaglelab.profile.logfile import read_log
@@ -24,7 +26,8 @@ def patch_check(project: Path, file: str | None, out: str | None, patch: str, ou
     """Plans a patch for a local copy of a worker; raises the refusal (exit 1) with its reason."""
     if not file:
         raise InputError("no file is named", where="--file", hint="--file eagle_worker.py")
-    spec = load_patch(find_patch(project, patch))
+    folder = find_patch(project, patch)
+    spec = load_patch(folder)
     path = Path(file)
     try:
         source = path.read_bytes()
@@ -42,6 +45,10 @@ def patch_check(project: Path, file: str | None, out: str | None, patch: str, ou
     say.line(
         f"{spec.id} {spec.version} {'is in this file already' if plan.state == 'already' else 'applies'}: {plan.worker_class}.{plan.entry}"
     )
+    drift = find_drift(plan, load_known(folder), None)
+    say.line("\n    ".join([drift.headline(), *drift.lines()]), style="" if drift.kind == "known" else "yellow")
+    if drift.kind == "new":
+        say.line("in an installation of a known release this file is refused, unless --accept-drift lets it pass")
     if out:
         try:
             Path(out).write_bytes(plan.patched)
@@ -59,6 +66,7 @@ def patch_check(project: Path, file: str | None, out: str | None, patch: str, ou
             {"place": edit.place, "line": edit.line, "text": edit.anchor.decode(errors="replace")}
             for edit in plan.edits
         ],
+        "drift": drift.to_json(),
         "diff": diff,
     }
 

@@ -61,24 +61,35 @@ def _with_lab(project: Path, host: Host) -> Host:
 
 def _link(host: Host, *, default_host: bool) -> Link:
     if host.connection == "local":
-        return LocalLink(host.name)
+        return LocalLink(host.name, sudo=host.sudo)
     # Imported here: fabric takes longer to import than most commands take to run.
     from eaglelab.remote.ssh import SshLink
 
-    return SshLink(host.name, resolve_endpoint(host), default_host=default_host)
+    return SshLink(host.name, resolve_endpoint(host), sudo=host.sudo, default_host=default_host)
 
 
 @contextmanager
 def connected(
-    selection: Selection, host: Host, bundle: Bundle, say: Say, options: Options, *, lock: str | None
+    selection: Selection,
+    host: Host,
+    bundle: Bundle,
+    say: Say,
+    options: Options,
+    *,
+    lock: str | None,
+    steal: bool = False,
 ) -> Iterator[Context]:
     """A context for one host, closed again in the end. `lock`: the command that takes the host's lock, None for none."""
     link = _link(host, default_host=host.name == selection.inventory.default_host)
-    client = AgentClient(link, host.python)
+
+    def lost(why: str) -> None:
+        say.progress(f"{why}; connecting again")
+
+    client = AgentClient(link, host.python, lost=lost)
     context = Context(host=host, client=client, bundle=bundle, say=say, options=options, api_key=_api_key(host))
     try:
         if lock:
-            take_lock(client, bundle.run, lock)
+            take_lock(client, bundle.run, lock, say, steal=steal)
         yield context
     finally:
         say.settle()
@@ -93,15 +104,48 @@ def _api_key(host: Host) -> str | None:
         return None
 
 
-def take_lock(client: AgentClient, run: str, command: str, sleep: Callable[[float], None] = time.sleep) -> None:
-    """Takes the host's lock for `command`. Raises AgentFailure `locked` where another run keeps it."""
+def take_lock(
+    client: AgentClient,
+    run: str,
+    command: str,
+    say: Say,
+    *,
+    steal: bool = False,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Takes the host's lock for `command`. With `steal` from another run too, which is named first.
+
+    Raises AgentFailure `locked` where another run keeps it.
+    """
+
+    def waiting(state: tenacity.RetryCallState) -> None:
+        if state.attempt_number == 1 and state.outcome:
+            say.line(f"waiting a moment: {_what(state.outcome.exception())}", style="yellow")
+
     again = tenacity.Retrying(
-        retry=tenacity.retry_if_exception(lambda error: isinstance(error, AgentFailure) and error.code == "locked"),
-        stop=tenacity.stop_after_attempt(_LOCK_TRIES),
+        retry=tenacity.retry_if_exception(_locked),
+        stop=tenacity.stop_after_attempt(1 if steal else _LOCK_TRIES),
         wait=tenacity.wait_fixed(_LOCK_PAUSE_S),
+        before_sleep=waiting,
         sleep=sleep,
         reraise=True,
     )
-    again(
-        client.lock, {"by": operator(), "run": run, "command": command, "since": time.strftime("%Y-%m-%d %H:%M:%S %z")}
-    )
+    holder = {"by": operator(), "run": run, "command": command, "since": time.strftime("%Y-%m-%d %H:%M:%S %z")}
+    try:
+        again(client.lock, holder)
+    except AgentFailure as error:
+        if not _locked(error):
+            raise
+        if not steal:
+            error.hint = "wait for that run to end, ask its owner, or take the lock over: --steal-lock"
+            raise
+        say.line(f"taking the lock over: {_what(error)}", style="yellow")
+        client.lock(holder, steal=True)
+
+
+def _locked(error: BaseException) -> bool:
+    return isinstance(error, AgentFailure) and error.code == "locked"
+
+
+def _what(error: BaseException | None) -> str:
+    return error.what if isinstance(error, AgentFailure) else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from eaglelab.actions.doctor import DOCTOR
@@ -11,9 +12,11 @@ from eaglelab.actions.serve import STOP, StopArguments, end_of
 from eaglelab.actions.undo import say_by_folder, unrecorded
 from eaglelab.commands.hosts import Selection, select_hosts
 from eaglelab.commands.outcome import Outcome
+from eaglelab.commands.past import newest_of
 from eaglelab.commands.play import Request, require_all, run_on_hosts
 from eaglelab.context import Context, LogMark
 from eaglelab.errors import HostError
+from eaglelab.remote.hints import who_holds
 from eaglelab.say import Say
 
 __all__ = ["doctor", "logs", "status", "stop"]
@@ -47,6 +50,8 @@ def status(request: Request, outcome: Outcome, say: Say) -> None:
         context.say.line(context.host.name, style="bold")
         for line in _server_lines(found):
             context.say.line(f"  {line}")
+        if found.get("lock"):
+            context.say.line(f"  locked: {who_holds(found['lock'])}")
         say_by_folder(context, [(item["path"], item["state"]) for item in found["states"]])
         if not found["states"]:
             context.say.line(f"  {_nothing_on_record(context)}")
@@ -70,6 +75,9 @@ def _nothing_on_record(context: Context) -> str:
 
 def _server_lines(found: dict[str, Any]) -> Iterator[str]:
     record, ended = found["record"], found["exit"] or {}
+    if found.get("damaged"):
+        yield f"{found['damaged']}: {len(found['members'])} living processes carry our mark; invoke stop ends them"
+        return
     if record is None:
         yield "no server of ours is running"
         return
@@ -106,15 +114,29 @@ def logs(request: Request, lines: int, outcome: Outcome, say: Say) -> None:
         text = path.read_text(encoding="utf-8", errors="replace")
         for line in text.splitlines()[-lines:] if lines else []:
             context.say.line(line)
-        return {"log": str(path), "bytes": size}
+        return {"log": str(path), "bytes": size, "resume": _resumable(request.logs, context)}
 
     run_on_hosts(request, _select(request), outcome, say, work, looks=True)
+
+
+def _resumable(logs: Path, context: Context) -> str | None:
+    """The command that goes on with the last run on this host, which is said; None where that one has come to its end."""
+    host = context.host.name
+    past = newest_of(logs, host)
+    if past is None or past.result(host) is not None:
+        return None
+    holder = context.client.call("status").get("lock") or {}
+    if holder.get("run") == past.run:
+        context.say.line(f"run {past.run} is at work")
+        return None
+    context.say.line(f"run {past.run} stopped at '{past.stopped_at(host)}': {past.command_line()} goes on with it")
+    return past.command_line()
 
 
 def _log_mark(context: Context) -> LogMark:
     """Where the log of our server begins; of a log that is not ours, which may be huge, only the end."""
     record = context.client.call("status")["record"]
     if record:
-        return LogMark(record["log"], record["log_offset"])
+        return LogMark.of_server(record)
     end = end_of(context, context.host.log)
-    return LogMark(end.path, max(0, end.offset - _FOREIGN_LOG))
+    return LogMark(end.path, max(0, end.offset - _FOREIGN_LOG), end.inode)

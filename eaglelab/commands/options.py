@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 import yaml
 
 from eaglelab.errors import InputError
 from eaglelab.server.command import parse_steps
 
-__all__ = ["assignments", "decimal", "one_step", "whole", "words"]
+__all__ = ["assignments", "decimal", "given", "one_step", "read", "whole", "words"]
+
+T = TypeVar("T")
 
 
 def whole(text: str, option: str, *, least: int = 1) -> int:
@@ -32,6 +34,16 @@ def decimal(text: str, option: str) -> float:
     if not 0 <= number < float("inf"):
         raise InputError(f"{text} is not usable: 0 or more", where=option, hint=f"{option} 1.5")
     return number
+
+
+def read(text: str | None, reader: Callable[..., T], *about: Any, **more: Any) -> T | None:
+    """What `reader` makes of an option's text; None where it was not given."""
+    return None if text is None else reader(text, *about, **more)
+
+
+def given(**values: Any) -> dict[str, Any]:
+    """Those that were given: what is left out is for the playbook, or for the run that is taken up, to say."""
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def one_step(text: str) -> int:

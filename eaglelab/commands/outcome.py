@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import signal
+import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
+from eaglelab.commands.interrupts import Interrupts
+from eaglelab.context import Context
 from eaglelab.errors import EaglelabError, Interrupted
 from eaglelab.masking import Masker
+from eaglelab.printable import printable
 from eaglelab.say import Say
 
 __all__ = ["Outcome", "perform"]
@@ -24,7 +26,8 @@ __all__ = ["Outcome", "perform"]
 class Outcome:
     """What a command found: `hosts` by name, and more top-level entries of the JSON object in `more`.
 
-    `masker` knows the secrets of the host at hand.
+    `masker` knows the secrets of the host at hand, and `at_work` is what is being done there under its lock. `recover` is the
+    command that mends that host if it is left as it is, and `resume` the one that goes on with this run.
     """
 
     run: str | None = None
@@ -33,6 +36,9 @@ class Outcome:
     more: dict[str, Any] = field(default_factory=dict)
     masker: Masker = field(default_factory=Masker)
     exit_code: int = 0
+    at_work: Context | None = None
+    recover: str = ""
+    resume: str = ""
 
     @property
     def has_bundle(self) -> bool:
@@ -64,57 +70,59 @@ def perform(work: Callable[[Outcome, Say], None], *, as_json: bool, debug: bool)
     A traceback is shown only with `debug`; errors of our family say what happened, where, and what to type next.
     """
     outcome, say = Outcome(), Say.on(json=as_json)
-    try:
-        with _terminate_like_interrupt():
+    with Interrupts(lambda: _stopping(outcome), lambda: _left(outcome, as_json)) as interrupts:
+        try:
             work(outcome, say)
-    except EaglelabError as error:
-        _failed(outcome, error, debug)
-    except KeyboardInterrupt:
-        _failed(outcome, Interrupted("interrupted", hint="invoke status shows what is there"), debug)
-    except Exception as error:  # noqa: BLE001 - the outermost line: a user gets a sentence, a developer the traceback
-        _failed(
-            outcome,
-            EaglelabError(
-                f"unexpected: {type(error).__name__}: {error}",
-                hint="run it again with --debug and report what it prints",
-            ),
-            debug,
-        )
-    finally:
-        say.settle()
-    if as_json:
-        print(json.dumps(outcome.to_json(), default=str))
+        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the outermost line: a user gets a sentence
+            interrupts.over()
+            _failed(outcome, _as_ours(error, outcome), debug)
+        finally:
+            interrupts.over()
+            say.settle()
+        if as_json:
+            print(json.dumps(outcome.to_json(), default=str), flush=True)
     return outcome.exit_code
+
+
+def _as_ours(error: BaseException, outcome: Outcome) -> EaglelabError:
+    if isinstance(error, EaglelabError):
+        return error
+    if isinstance(error, KeyboardInterrupt):
+        return Interrupted("interrupted", where=", ".join(outcome.hosts), hint=outcome.recover)
+    what = f"unexpected: {type(error).__name__}: {error}"
+    return EaglelabError(what, hint="run it again with --debug and report what it prints")
+
+
+def _stopping(outcome: Outcome) -> None:
+    back = outcome.at_work is not None and outcome.at_work.guarded
+    _write(2, f"stopping{' and rolling back' if back else ''}; Ctrl-C again leaves at once\n")
+
+
+def _left(outcome: Outcome, as_json: bool) -> None:
+    """The last words of a process that ends in the middle of something. Python's streams may be held by what hangs."""
+    what = "left at once, in the middle of the work on its host" if outcome.recover else "left at once"
+    outcome.exit_code = 130
+    outcome.more["error"] = {"what": what, "where": ", ".join(outcome.hosts), "hint": outcome.recover}
+    if sys.stdout.isatty():
+        _write(1, "\x1b[?25h")  # what is redrawn in place has hidden the cursor
+    _write(2, f"error: {what}\n" + (f"  hint: {outcome.recover}\n" if outcome.recover else ""))
+    if as_json:
+        _write(1, json.dumps(outcome.to_json(), default=str) + "\n")
+
+
+def _write(descriptor: int, text: str) -> None:
+    with contextlib.suppress(OSError):
+        os.write(descriptor, text.encode())
 
 
 def _failed(outcome: Outcome, error: EaglelabError, debug: bool) -> None:
     outcome.exit_code = error.exit_code
     mask = outcome.masker.text
-    outcome.more["error"] = {"what": mask(error.what), "where": error.where, "hint": mask(error.hint)}
+    if outcome.resume and error.exit_code in (1, 130):  # else something must be mended first
+        error.hint = "; ".join(filter(None, [error.hint, f"{outcome.resume} goes on with this run"]))
+    outcome.more["error"] = {"what": mask(error.what), "where": mask(error.where), "hint": mask(error.hint)}
     if debug:
-        print(mask(traceback.format_exc()), file=sys.stderr)
-    print(f"error: {mask(str(error))}", file=sys.stderr)
+        print(printable(mask(traceback.format_exc())), file=sys.stderr)
+    print(printable(f"error: {mask(str(error))}"), file=sys.stderr)
     if outcome.has_bundle:
         print(f"  bundle: {outcome.shown_bundle}", file=sys.stderr)
-
-
-@contextmanager
-def _terminate_like_interrupt() -> Iterator[None]:
-    """SIGTERM, and a terminal that closes, take the way of Ctrl-C: whoever ends a run wants the host put back.
-
-    Under nohup, which ignores a terminal's end, that stays ignored.
-    """
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    numbers = (signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.getsignal(number) for number in numbers}
-    for number, handler in before.items():
-        if handler is not signal.SIG_IGN:
-            signal.signal(number, interrupt)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -1,11 +1,14 @@
-"""Commands that run a playbook: deploy-profiling, rollback, play."""
+"""Commands that run a playbook: deploy-profiling, rollback, play; begun anew or taken up again."""
 
 from __future__ import annotations
 
+import hashlib
 import os
+import shlex
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ from eaglelab.actions import ACTIONS
 from eaglelab.bundle import Bundle, new_run
 from eaglelab.commands.hosts import Selection, connected, select_hosts
 from eaglelab.commands.outcome import Outcome
+from eaglelab.commands.past import RESUMABLE, PastRun, find_run
 from eaglelab.context import Context, Options
 from eaglelab.errors import InputError
 from eaglelab.host import Host
@@ -20,14 +24,17 @@ from eaglelab.playbook import Playbook, load_playbook
 from eaglelab.runner import Runner, check_arguments
 from eaglelab.say import Say
 
-__all__ = ["Request", "play", "prepare", "require_all", "run_on_hosts"]
+__all__ = ["Request", "play", "prepare", "record_of", "require_all", "run_on_hosts", "take_up"]
 
 _NEED_A_SERVER = frozenset({"start", "wait", "generate", "measure"})
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a command line asked for. `vars` override the playbook's."""
+    """What a command line asked for. `vars` override the playbook's; `more` is what else the command takes.
+
+    `resume` names an earlier run, which `take_up` puts into `past`.
+    """
 
     command: str
     project: Path
@@ -35,13 +42,22 @@ class Request:
     inventory: str | None = None
     check: bool = False
     takeover: bool = False
+    accept_drift: bool = False
     vars: Mapping[str, Any] = field(default_factory=dict)
     tags: Sequence[str] = ()
     skip_tags: Sequence[str] = ()
+    steal_lock: bool = False
+    resume: str | None = None
+    more: Mapping[str, Any] = field(default_factory=dict)
+    past: PastRun | None = None
+
+    @property
+    def logs(self) -> Path:
+        return self.project / "logs"
 
     @property
     def options(self) -> Options:
-        return Options(check=self.check, takeover=self.takeover, project=self.project)
+        return Options(check=self.check, takeover=self.takeover, accept_drift=self.accept_drift, project=self.project)
 
 
 def find_playbook(project: Path, name: str) -> Path:
@@ -72,7 +88,8 @@ def require_all(host: Host) -> None:
 def prepare(request: Request, playbook: str) -> tuple[Selection, Playbook]:
     """Reads and checks everything that can be checked before a host is contacted. Raises InputError."""
     selection = select_hosts(request.project, request.host, request.inventory)
-    book = load_playbook(find_playbook(request.project, playbook), actions=ACTIONS, extra_vars=request.vars)
+    path = request.past.playbook() if request.past else find_playbook(request.project, playbook)
+    book = load_playbook(path, actions=ACTIONS, extra_vars=request.vars)
     book = book.select(request.tags, request.skip_tags)
     needs_a_server = any(task.action in _NEED_A_SERVER for task in book.actions())
     for host in selection.hosts:
@@ -82,14 +99,68 @@ def prepare(request: Request, playbook: str) -> tuple[Selection, Playbook]:
     return selection, book
 
 
+def take_up(request: Request, playbook: str) -> Request:
+    """The request that the run to be resumed was made with; `request` itself where none is. Raises InputError.
+
+    What is given again must agree with it.
+    """
+    if not request.resume:
+        return request
+    if request.check:
+        raise InputError("--check begins a run of its own", where="--resume", hint="leave one of the two out")
+    past = find_run(request.logs, request.resume, request.command)
+    inventory = past.agree("inventory", request.inventory)
+    selection = select_hosts(request.project, ",".join(past.hosts), inventory)
+    if request.host:
+        given = select_hosts(request.project, request.host, inventory)
+        past.agree("hosts", [host.name for host in given.hosts])
+    past.agree("playbook", playbook)
+    masker = selection.hosts[0].masker(os.environ)
+    return replace(
+        request,
+        past=past,
+        host=",".join(past.hosts),
+        inventory=inventory,
+        vars=past.agree_all("vars", request.vars, masker),
+        more=past.agree_all("more", request.more, masker),
+        tags=past.agree("tags", request.tags),
+        skip_tags=past.agree("skip_tags", request.skip_tags),
+        takeover=past.request["takeover"] or request.takeover,
+        accept_drift=past.request["accept_drift"] or request.accept_drift,
+    )
+
+
+def record_of(request: Request, playbook: str, book: Playbook, selection: Selection) -> dict[str, Any]:
+    """What `take_up` needs to go on with this run: its `request.json`."""
+    if request.past:
+        return {**request.past.request, "resumed": request.past.resumed + 1}
+    record = {
+        "command": request.command,
+        "playbook": playbook,
+        "files": [
+            {"path": str(path.resolve()), "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+            for path in book.files
+        ],
+        "hosts": [host.name for host in selection.hosts],
+        **{name: getattr(request, name) for name in ("inventory", "vars", "more", "tags", "skip_tags")},
+        **{name: getattr(request, name) for name in ("takeover", "accept_drift")},
+        "resumed": 0,
+    }
+    for host in selection.hosts:
+        record = host.masker(os.environ).mapping(record)
+    return record
+
+
 def play(request: Request, playbook: str, outcome: Outcome, say: Say) -> None:
     """Runs one playbook on the chosen hosts, one after another; a failure ends the command."""
+    request = take_up(request, playbook)
     selection, book = prepare(request, playbook)
+    record = record_of(request, playbook, book, selection) if request.command in RESUMABLE else None
 
     def work(context: Context) -> dict[str, Any]:
         return Runner(context, ACTIONS).run(book)
 
-    run_on_hosts(request, selection, outcome, say, work, playbook=book.path)
+    run_on_hosts(request, selection, outcome, say, work, playbook=book.path, record=record)
 
 
 def run_on_hosts(
@@ -100,32 +171,54 @@ def run_on_hosts(
     work: Callable[[Context], dict[str, Any]],
     *,
     playbook: Path | None = None,
+    record: Mapping[str, Any] | None = None,
     looks: bool = False,
 ) -> None:
     """Opens a run, then does `work` on each host; what it returns goes under the host's name into the outcome.
 
-    `looks`: it changes nothing, and so takes no host's lock.
+    `looks`: it changes nothing, and so takes no host's lock. With `record` the run can be resumed.
     """
-    run = new_run(request.command, time.time())
-    folder = request.project / "logs" / run
-    outcome.run, outcome.bundle = run, folder
+    past = request.past
+    run = past.run if past else new_run(request.command, time.time())
+    folder = request.logs / run
+    outcome.run, outcome.bundle, outcome.resume = run, folder, ""
     several = len(selection.hosts) > 1
+    if past and past.finished:
+        outcome.hosts.update({host: past.result(host) for host in past.hosts})
+        say.line(f"run {run} came to its end: nothing is left to do")
+        return
+    if record and not request.check:
+        Bundle(folder, run, "").json("request.json", record)
     for host in selection.hosts:
-        outcome.hosts[host.name] = {"ok": False}
+        outcome.hosts[host.name] = (past and past.result(host.name)) or {"ok": False}
+        if outcome.hosts[host.name]["ok"]:
+            continue
         bundle = Bundle(folder / host.name if several else folder, run, host.name, masker=host.masker(os.environ))
         outcome.masker = bundle.masker
         if playbook is not None:
             bundle.json("inventory.json", host.redacted())
             bundle.text("playbook.yaml", playbook.read_text(encoding="utf-8"))
+        lock = None if looks or request.check else request.command
+        speaker = say.for_host(host.name if several else "", bundle.masker)
         with connected(
-            selection,
-            host,
-            bundle,
-            say.for_host(host.name if several else "", bundle.masker),
-            request.options,
-            lock=None if looks or request.check else request.command,
+            selection, host, bundle, speaker, request.options, lock=lock, steal=request.steal_lock
         ) as context:
-            outcome.hosts[host.name] = {"ok": True, **bundle.masker.mapping(work(context))}
+            if record and not request.check:
+                context.resumed, outcome.resume = record["resumed"], PastRun(folder, record).command_line()
+            with _at_work(request, outcome, context) if lock else nullcontext():
+                outcome.hosts[host.name] = {"ok": True, **bundle.masker.mapping(work(context))}
+        if record and not request.check:
+            bundle.json("result.json", outcome.hosts[host.name])
     if outcome.has_bundle:
         note = " (--check: nothing was changed)" if request.check else ""
         say.line(f"done{note}; bundle: {outcome.shown_bundle}")
+
+
+@contextmanager
+def _at_work(request: Request, outcome: Outcome, context: Context) -> Iterator[None]:
+    """What an interrupt has to know; after a failure the outcome keeps it."""
+    host, inventory = context.host.name, ("--inventory", request.inventory) if request.inventory else ()
+    mends = "stop" if request.command == "stop" else "rollback"
+    outcome.at_work, outcome.recover = context, shlex.join(["invoke", mends, "--host", host, *inventory])
+    yield
+    outcome.at_work, outcome.recover = None, ""

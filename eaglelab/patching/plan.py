@@ -43,12 +43,14 @@ class FilePlan:
 
     `found` is the file as it was read and `original` the same without this patch; they differ only where some version
     of the patch is in already. `state` is "already" where `found` is `patched`, and "nothing" where the file has no entry
-    to patch: all three are the same bytes then. In both nothing need be done.
+    to patch: all three are the same bytes then. In both nothing need be done. `entry_lines` are the entry's first and
+    last line in `original`; zeros where there is none.
     """
 
     path: str
     worker_class: str
     entry: str
+    entry_lines: tuple[int, int]
     state: Literal["patch", "already", "nothing"]
     found: bytes = field(repr=False)
     original: bytes = field(repr=False)
@@ -131,6 +133,7 @@ def plan_file(source: bytes, spec: PatchSpec, *, path: str) -> FilePlan:
         path=path,
         worker_class=site.worker.name,
         entry=site.entry.name,
+        entry_lines=(site.entry.lineno, site.entry.end_lineno or site.entry.lineno),
         state="already" if source == patched else "patch",
         found=source,
         original=original,
@@ -152,6 +155,7 @@ def _nothing(source: Source, found: bytes, spec: PatchSpec) -> FilePlan:
         path=source.path,
         worker_class=classes[-1] if classes else "",
         entry="",
+        entry_lines=(0, 0),
         state="nothing",
         found=found,
         original=found,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -9,9 +10,9 @@ from typing import Any
 
 import tenacity
 
-from eaglelab.errors import HostError
+from eaglelab.errors import HostError, LockLost
 from eaglelab.remote.greeting import start_agent
-from eaglelab.remote.hints import explain
+from eaglelab.remote.hints import AgentFailure, explain, who_holds
 from eaglelab.remote.pipe import Link, LinkLost
 from eaglelab.remote.talk import Talk
 
@@ -20,10 +21,14 @@ __all__ = ["AgentClient", "News"]
 News = Callable[[dict[str, Any]], None]
 
 _REPEATABLE = frozenset(
-    """facts lock read sed backup apply rollback start status stop poll tail list loaded""".split()  # noqa: SIM905
+    """facts lock doing read sed backup apply rollback start status stop poll tail digest list loaded
+    keep topology load_start load_poll load_stop""".split()  # noqa: SIM905
 )
 """Operations that end the same however often they run, so a lost link is answered by asking again. `start` is one of
 them because it carries a token: asked again, the host answers with the server that the first request started."""
+
+_PATIENCE_S = 120.0
+"""A restarted sshd or router is back within a minute; its pauses alone make 42.5 s, and a frozen link costs 25 s a try."""
 
 _STALE_S = 20.0
 """After so long a pause a link is tried with a question that does no harm, before one that must not be asked twice."""
@@ -33,7 +38,7 @@ class AgentClient:
     """The agent on one host.
 
     The first connection is tried once: a host that cannot be reached is said at once. A link that was there and is lost
-    is made anew, `attempts` times in all, with pauses that grow.
+    is made anew, with pauses that grow, `attempts` times in all and for two minutes at most; `lost` hears of each loss.
 
     `silence` of a call is how long (s) nothing may arrive: long operations send news every moment, so that a
     dead link is told from a slow host.
@@ -44,10 +49,11 @@ class AgentClient:
         link: Link,
         python: str,
         *,
-        attempts: int = 4,
+        attempts: int = 12,
         start_silence: float = 30.0,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
+        lost: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.link = link
         self._python = python
@@ -57,21 +63,30 @@ class AgentClient:
         self._was_there = False
         self._last = 0.0
         self._holder: dict[str, Any] | None = None
+        self._lost: LockLost | None = None
         self._session = uuid.uuid4().hex
         self._again = tenacity.Retrying(
             retry=tenacity.retry_if_exception(lambda error: isinstance(error, LinkLost) and self._was_there),
-            stop=tenacity.stop_after_attempt(attempts),
-            wait=tenacity.wait_exponential(multiplier=0.5, max=8),
+            stop=tenacity.stop_any(tenacity.stop_after_attempt(attempts), tenacity.stop_before_delay(_PATIENCE_S)),
+            wait=tenacity.wait_exponential(multiplier=0.5, max=5),
+            before_sleep=lambda state: lost(_reason(state)),
             reraise=True,
             sleep=sleep,
         )
 
-    def lock(self, holder: Mapping[str, Any]) -> None:
-        """Takes the host's lock and keeps it, also over a lost link, until `close`."""
+    def lock(self, holder: Mapping[str, Any], *, steal: bool = False) -> None:
+        """Takes the host's lock and keeps it, also over a lost link, until `close`. With `steal` another loses it."""
         # An agent that is lost behind a dead link still holds it: the session says that it was ours.
         wanted = {**holder, "session": self._session}
-        self.call("lock", holder=wanted)
+        more: dict[str, Any] = {"steal": True} if steal else {}
+        self.call("lock", holder=wanted, **more)
         self._holder = wanted
+
+    def doing(self, text: str) -> None:
+        """Lets others see what the holder of the lock is at. That may fail: nobody depends on it."""
+        if self._holder is not None and self._talk is not None:
+            with contextlib.suppress(HostError):
+                self._ask("doing", {"text": text}, b"", 30.0, None)
 
     def call(
         self, op: str, data: bytes = b"", *, silence: float = 30.0, news: News | None = None, **args: Any
@@ -103,7 +118,9 @@ class AgentClient:
         self.link.close()
 
     def _ready(self, silence: float) -> None:
-        """A living agent that has the lock, if this client ever took it."""
+        """A living agent that has the lock, if this client ever took it. Raises LockLost once it was taken over."""
+        if self._lost is not None:
+            raise self._lost
         if self._talk is None:
             try:
                 self._talk = start_agent(self.link, self._python, self._start_silence)
@@ -113,13 +130,28 @@ class AgentClient:
             self._was_there = True
             self._last = self._clock()
             if self._holder is not None:
-                try:
-                    self._ask("lock", {"holder": self._holder}, b"", silence, None)
-                except HostError:
-                    self._drop()  # somebody else has it by now: not a word more without it
-                    raise
+                self._lock_again(self._holder, silence)
         elif self._clock() - self._last > _STALE_S:
             self._ask("list", {"pattern": ""}, b"", silence, None)
+
+    def _lock_again(self, holder: dict[str, Any], silence: float) -> None:
+        """After a lost link. Raises LockLost where somebody else has the lock by now, or has had it meanwhile."""
+        try:
+            other = self._ask("lock", {"holder": holder}, b"", silence, None)[0].get("before")
+            lost = other is not None and any(other.get(key) != holder.get(key) for key in ("run", "since"))
+        except HostError as error:
+            self._drop()  # not a word more without it
+            if not isinstance(error, AgentFailure) or error.code != "locked":
+                raise
+            other, lost = error.details.get("holder"), True
+        if lost:
+            self._drop()
+            self._lost = LockLost(
+                f"the lock of {self.link.name} was taken over: {who_holds(other or {})}",
+                where=self.link.name,
+                hint=f"nothing more was done there; invoke status --host {self.link.name} shows who is at work",
+            )
+            raise self._lost
 
     def _ask(
         self, op: str, args: dict[str, Any], data: bytes, silence: float, news: News | None
@@ -142,3 +174,8 @@ class AgentClient:
         self.link.close()
         if talk is not None:
             talk.close()
+
+
+def _reason(state: tenacity.RetryCallState) -> str:
+    error = state.outcome.exception() if state.outcome else None
+    return error.what if isinstance(error, HostError) else "the connection is lost"

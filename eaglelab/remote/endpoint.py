@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import getpass
 import ipaddress
+import os
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,7 +31,8 @@ class Endpoint:
     """What a connection needs. `connect_timeout` in seconds; `identities_only`: offer no keys but `keys`.
 
     `known_hosts`: files that need not exist, the first is where a new key goes. `proxy_command`: a shell command whose
-    streams are the connection, nothing in it left to expand.
+    streams are the connection, nothing in it left to expand. `agent`: the socket of an ssh-agent, `none` for none;
+    None for the usual one. `lenient`: the user's StrictHostKeyChecking, where it would let an unknown host in.
     """
 
     address: str
@@ -40,10 +43,15 @@ class Endpoint:
     proxy_command: str | None = None
     connect_timeout: float = 10.0
     identities_only: bool = False
+    host_key_alias: str | None = None
+    agent: str | None = None
+    lenient: str = ""
 
     @property
     def known_as(self) -> str:
         """The host's name in known_hosts."""
+        if self.host_key_alias:
+            return self.host_key_alias
         return self.address if self.port == 22 else f"[{self.address}]:{self.port}"
 
 
@@ -68,7 +76,7 @@ def _ask_ssh(host: Host) -> dict[str, list[str]]:
         command += ["-l", host.user]
     if host.port:
         command += ["-p", str(host.port)]
-    hint = "check it with: ssh -G " + str(host.address)
+    hint = f"check it with: ssh -G {shlex.quote(str(host.address))}"
     try:
         done = subprocess.run(
             [*command, "--", str(host.address)],
@@ -93,8 +101,7 @@ def _proxy(
     command = found.get("proxycommand", ["none"])[0]
     if command != "none":
         # `ssh -G` leaves these to whoever runs the command.
-        values = {"h": address, "p": str(port), "r": user, "n": address, "%": "%"}
-        return re.sub(r"%([hprn%])", lambda match: values[match[1]], command)
+        return _without_tokens(command, {"h": address, "p": str(port), "r": user, "n": address})
     jump = found.get("proxyjump", ["none"])[0]
     if jump == "none":
         return None
@@ -107,30 +114,61 @@ def _proxy(
     return shlex.join(["ssh", *config, *quiet, *chain, "-W", f"[{address}]:{port}", destination])
 
 
+def _without_tokens(text: str, values: Mapping[str, str]) -> str:
+    """`%h` and the like written out; those that are not in `values` are left."""
+    return re.sub("%(.)", lambda match: {**values, "%": "%"}.get(match[1], match[0]), text)
+
+
 def resolve_endpoint(host: Host) -> Endpoint:
     """Completes the inventory's entry. Raises InputError where that, or the user's SSH configuration, cannot be used."""
     found = _ask_ssh(host) if host.ssh_config else {}
     address = found.get("hostname", [str(host.address)])[0]
     port = host.port or int(found.get("port", ["22"])[0])
     user = host.user or found.get("user", [getpass.getuser()])[0]
+    _refuse_odd(host, address, user)
     known = found.get("userknownhostsfile", ["~/.ssh/known_hosts"]) + found.get("globalknownhostsfile", [])
     return Endpoint(
         address=address,
         port=port,
         user=user,
-        keys=_keys(host, found),
+        keys=_keys(host, found, {"h": address, "p": str(port), "r": user, "n": str(host.address)}),
         known_hosts=_expanded([host.known_hosts] if host.known_hosts else " ".join(known).split()),
         proxy_command=_proxy(found, _config(host), address, port, user, host.connect_timeout),
         connect_timeout=host.connect_timeout,
         identities_only=bool(host.key) or found.get("identitiesonly", ["no"])[0] == "yes",
+        host_key_alias=found.get("hostkeyalias", [None])[0],
+        agent=_agent(found),
+        lenient=_LENIENT.get(found.get("stricthostkeychecking", [""])[0], ""),
     )
 
 
-def _keys(host: Host, found: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """The inventory's key, which must exist, or those of ssh's usual places that do."""
+_LENIENT = {"false": "no", "off": "no", "no": "no", "accept-new": "accept-new"}
+
+
+def _agent(found: Mapping[str, Sequence[str]]) -> str | None:
+    path = found.get("identityagent", ["SSH_AUTH_SOCK"])[0]
+    return None if path == "SSH_AUTH_SOCK" else path
+
+
+def _refuse_odd(host: Host, *names: str) -> None:
+    """An address or a user name is put into commands, such as a ProxyCommand, where other text would mean something."""
+    for name in names:
+        if not re.fullmatch(r"[\w.:%@+\\][\w.:%@+\\-]*", name, re.ASCII):
+            raise InputError(
+                f"{name!r} is neither an address nor a user's name",
+                where=host.name,
+                hint="look at `address` and `user` in inventory.yaml, and at HostName and User in your SSH configuration",
+            )
+
+
+def _keys(host: Host, found: Mapping[str, Sequence[str]], tokens: Mapping[str, str]) -> tuple[str, ...]:
+    """The inventory's key, which must exist, or those of ssh's usual places that do, if only their public halves."""
     if host.key is None:
         usual = ["~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa"]
-        return tuple(path for path in _expanded(found.get("identityfile", usual)) if Path(path).exists())
+        here = {"u": getpass.getuser(), "d": str(Path.home()), "i": str(os.getuid()), "l": socket.gethostname()}
+        values = {**here, "L": here["l"].split(".")[0], **tokens}
+        paths = [_without_tokens(path, values) for path in found.get("identityfile", usual)]
+        return tuple(path for path in _expanded(paths) if Path(path).exists() or Path(f"{path}.pub").exists())
     (key,) = _expanded([host.key])
     if not Path(key).exists():
         raise InputError(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from eaglelab.errors import AttentionError, EaglelabError, HostError
 
-__all__ = ["AgentFailure", "explain"]
+__all__ = ["AgentFailure", "explain", "who_holds"]
 
 
 class AgentFailure(HostError):
@@ -30,6 +29,7 @@ _HINTS = {
     "no-python": "set `python` of this host in inventory.yaml to the Python that runs SGLang there",
     "changed": "somebody else is at work on this file; run the command again to plan from what is there now",
     "running": "invoke stop ends the server that eaglelab started",
+    "load-running": "wait for it, or end it: invoke stop ends the server's loads and the server",
     "port-taken": "stop it yourself, choose another `server.port` in inventory.yaml, or take it over: --takeover",
     "locked": "wait for that run to end, or ask its owner",
     "does-not-compile": "nothing was changed; please report this with the bundle",
@@ -39,27 +39,30 @@ _HINTS = {
     "not-reverted": "mend what the message names, then: invoke rollback",
     "not-allowed": "log in as the user that owns these processes (`user` in inventory.yaml)",
     "not-regular": "check `sglang` of this host in inventory.yaml",
+    "attribute-lost": "log in as a user who may set it (`user` in inventory.yaml), or take it off the file; nothing was changed",
+    "unsafe-state": "give that folder back to its user alone",
 }
 
-_ATTENTION = frozenset({"not-stopped", "not-reverted", "backup-damaged", "bad-state"})
+_ATTENTION = frozenset({"not-stopped", "not-reverted", "backup-damaged", "bad-state", "unsafe-state"})
 
 
 def explain(error: Mapping[str, Any], where: str) -> EaglelabError:
     """An answer's `error` part as an exception; its code decides exit code and hint."""
     code, what, details = error["code"], error["what"], error.get("details", {})
     if code == "locked":
-        what = f"{what}: {_who(details.get('holder', ''))}"
+        what = f"{what}: {who_holds(details.get('holder') or {})}"
+    hint = f"on the host: {details['mend']}" if details.get("mend") else _HINTS.get(code, "")
     if code in _ATTENTION:
-        return AttentionError(what, where=where, hint=_HINTS[code])
+        return AttentionError(what, where=where, hint=hint)
     if code == "bug":
         what = f"the agent failed unexpectedly: {what}"
-    return AgentFailure(what, where=where, hint=_HINTS.get(code, ""), code=code, details=details)
+    return AgentFailure(what, where=where, hint=hint, code=code, details=details)
 
 
-def _who(holder: str) -> str:
-    """The lock file's text as words; its holder may have had no room to write it."""
-    try:
-        found = json.loads(holder)
-        return f"{found['by']} runs {found['command']} since {found['since']} (run {found['run']})"
-    except (ValueError, TypeError, KeyError):
-        return "it left no name"
+def who_holds(holder: Mapping[str, Any]) -> str:
+    """The one who has the lock; without room to write down a name, only its process is known."""
+    if not holder.get("run"):
+        pid = holder.get("pid")
+        return f"process {pid} of {holder.get('by')}: {holder.get('command')}" if pid else "it left no name"
+    doing = f", at {holder['doing']}" if holder.get("doing") else ""
+    return f"{holder.get('by')} runs {holder.get('command')} since {holder.get('since')} (run {holder['run']}{doing})"

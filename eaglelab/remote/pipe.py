@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import getpass
 import os
 import select
 import subprocess
@@ -10,6 +12,7 @@ from collections.abc import Sequence
 from typing import IO, Protocol
 
 from eaglelab.errors import HostError
+from eaglelab.remote.sudo import SUDO
 
 __all__ = ["Link", "LinkLost", "LocalLink", "Pipe", "Silent"]
 
@@ -42,9 +45,10 @@ class Pipe(Protocol):
 
 
 class Link(Protocol):
-    """A way to a host."""
+    """A way to a host. `sudo_user`: who becomes root there, by sudo, for every command; None where nobody does."""
 
     name: str
+    sudo_user: str | None
 
     def open(self, command: Sequence[str]) -> Pipe:
         """Starts a command. A leading `~/` of its first word is the home folder there. Raises LinkLost or HostError."""
@@ -56,15 +60,19 @@ class Link(Protocol):
 class LocalLink:
     """This machine, without SSH (`connection: local`)."""
 
-    def __init__(self, name: str) -> None:
+    sudo_user: str | None = None
+
+    def __init__(self, name: str, *, sudo: bool = False) -> None:
         self.name = name
+        self.sudo_user = getpass.getuser() if sudo else None
 
     def open(self, command: Sequence[str]) -> Pipe:
         program = os.path.expanduser(command[0])  # noqa: PTH111 - a bare command name is looked up on PATH
+        words = [*(SUDO if self.sudo_user else ()), program, *command[1:]]
         errors = tempfile.TemporaryFile()  # noqa: SIM115 - the pipe closes it; a file, since nobody empties it meanwhile
         try:
             process = subprocess.Popen(
-                [program, *command[1:]],
+                words,
                 bufsize=0,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -74,9 +82,9 @@ class LocalLink:
         except OSError as error:
             errors.close()
             raise HostError(
-                f"cannot run {command[0]}: {error.strerror}",
+                f"cannot run {words[0]}: {error.strerror}",
                 where=self.name,
-                hint="set `python` of this host in inventory.yaml",
+                hint=f"set `{'sudo' if self.sudo_user else 'python'}` of this host in inventory.yaml",
             ) from error
         return _LocalPipe(process, errors, self.name)
 
@@ -96,7 +104,7 @@ class _LocalPipe:
         rest = memoryview(data)
         while rest:
             if not select.select([], [self._in], [], timeout)[1]:
-                raise Silent(f"the agent took nothing for {timeout:.0f} s", where=self._name)
+                raise Silent(f"the agent took nothing for {timeout:g} s", where=self._name)
             try:
                 rest = rest[os.write(self._in.fileno(), rest) :]
             except OSError as error:
@@ -104,7 +112,7 @@ class _LocalPipe:
 
     def receive(self, timeout: float) -> bytes:
         if not select.select([self._out], [], [], timeout)[0]:
-            raise Silent(f"no answer for {timeout:.0f} s", where=self._name)
+            raise Silent(f"no answer for {timeout:g} s", where=self._name)
         return os.read(self._out.fileno(), 1 << 20)
 
     def ended(self) -> tuple[int | None, str]:
@@ -121,6 +129,7 @@ class _LocalPipe:
         try:
             self._process.wait(_END_S)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            with contextlib.suppress(PermissionError):  # root's, by sudo: it ends by itself, its stdin has ended
+                self._process.kill()
+                self._process.wait()
         self._errors.close()

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import shlex
-
 import paramiko
 from paramiko.hostkeys import InvalidHostKey
 from paramiko.ssh_exception import IncompatiblePeer
 
 from eaglelab.errors import HostError
 from eaglelab.remote.endpoint import Endpoint
+from eaglelab.remote.knownhosts import KnownKeys, WrongHostKey
 from eaglelab.remote.pipe import LinkLost
+from eaglelab.remote.quoting import quoted
 
 __all__ = ["Refusals"]
 
@@ -22,42 +22,58 @@ class Refusals:
         self._end = endpoint
         self._default_host = default_host
         self._place = f"{name} ({endpoint.user}@{endpoint.address} port {endpoint.port})"
-        self._try = f"try: ssh -p {endpoint.port} {endpoint.user}@{endpoint.address}"
+        self._try = f"try: ssh -p {endpoint.port} {quoted(f'{endpoint.user}@{endpoint.address}')}"
 
-    def explain(self, error: Exception, proxy_said: str = "") -> HostError:
+    def explain(self, error: Exception, known: KnownKeys, proxy_said: str = "") -> HostError:
         """LinkLost where another try may help, else HostError. `proxy_said`: what a proxy wrote to stderr."""
         if isinstance(error, InvalidHostKey):
             hint = "mend or remove that line; ssh skips it without a word"
             return self._refused(f"known_hosts has a line that cannot be read: {str(error.line)[:100]}", hint)
         if isinstance(error, ValueError):
             return self._refused(f"a key cannot be used: {error}", f"check: {', '.join(self._end.keys)}")
-        return self._host_key(error) or self._login(error) or self._away(error, proxy_said)
+        return self._host_key(error, known) or self._login(error) or self._away(error, proxy_said)
 
-    def _host_key(self, error: Exception) -> HostError | None:
+    def _host_key(self, error: Exception, known: KnownKeys) -> HostError | None:
         end = self._end
-        known = shlex.quote(end.known_hosts[0] if end.known_hosts else "~/.ssh/known_hosts")
-        scan = f"ssh-keyscan -p {end.port} {end.address} >> {known}"
-        if end.proxy_command:
-            scan = self._try.removeprefix("try: ")  # ssh-keyscan knows no proxies; ssh asks
-        if isinstance(error, paramiko.BadHostKeyException):
-            return self._refused(
-                "the host key is not the one in known_hosts: the machine was reinstalled, or somebody is in between",
-                f"if you know why it changed: ssh-keygen -R '{end.known_as}' -f {known} && {scan}",
-            )
+        file = quoted(end.known_hosts[0] if end.known_hosts else "~/.ssh/known_hosts")
+        learn = f"after checking the fingerprint: {self._scan(file)}"
         if isinstance(error, IncompatiblePeer) and "host key" in str(error):
+            return self._refused("known_hosts has keys of this host, and it shows none of their types any more", learn)
+        if not isinstance(error, WrongHostKey):
+            return None
+        shown = f"{error.key.get_name()} {error.key.fingerprint}"
+        if error.key.get_base64() in known.revoked:
             return self._refused(
-                "known_hosts has keys of this host, and it shows none of their types any more",
-                f"after checking the fingerprint: {scan}",
+                f"the host shows a key that known_hosts marks as @revoked: {shown}",
+                "somebody may have stolen it: ask who runs that host for its new key",
             )
-        if isinstance(error, paramiko.SSHException) and "not found in known_hosts" in str(error):
-            return self._refused("the host key is not known", f"after checking the fingerprint: {scan}")
-        return None
+        if known.keys:
+            return self._refused(
+                "the host key is not the one in known_hosts: the machine was reinstalled, or somebody is in between"
+                f" ({shown})",
+                f"if you know why it changed: ssh-keygen -R {quoted(end.known_as)} -f {file} && {self._scan(file)}",
+            )
+        if known.authority:
+            learn += "; its @cert-authority line is of no use here: certificates of hosts are not supported"
+        if end.lenient:
+            learn += f"; StrictHostKeyChecking {end.lenient} of your SSH configuration is not followed"
+        return self._refused(f"the host key is not known: {shown}", learn)
+
+    def _scan(self, file: str) -> str:
+        """A command that adds the keys which the host shows now."""
+        end = self._end
+        if end.proxy_command:
+            return self._try.removeprefix("try: ")  # ssh-keyscan knows no proxies; ssh asks
+        keys = f"ssh-keyscan -p {end.port} {quoted(end.address)}"
+        if end.host_key_alias:
+            keys += f" | sed {quoted(f's/^[^ ]*/{end.host_key_alias}/')}"
+        return f"{keys} >> {file}"
 
     def _login(self, error: Exception) -> HostError | None:
         if isinstance(error, paramiko.PasswordRequiredException):
             return self._refused(
                 f"the key is encrypted, and no agent holds it ({', '.join(self._end.keys)})",
-                "ssh-add it, and leave `key` out of inventory.yaml so that the agent is asked",
+                f"ssh-add {quoted(self._end.keys[0])}",
             )
         # A login that takes too long is the network's fault.
         refused = isinstance(error, paramiko.AuthenticationException) and "timeout" not in str(error).lower()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-import shlex
 import socket
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -19,18 +18,23 @@ import paramiko
 from paramiko.hostkeys import InvalidHostKey
 
 from eaglelab.remote.endpoint import Endpoint, refuse_unless_loopback
+from eaglelab.remote.keyring import keyring
+from eaglelab.remote.knownhosts import KnownKeys, OnlyKnown, known_keys
 from eaglelab.remote.pipe import LinkLost, Pipe, Silent
 from eaglelab.remote.proxy import Proxy
+from eaglelab.remote.quoting import remote_command
 from eaglelab.remote.refusals import Refusals
+from eaglelab.remote.sudo import SUDO
+from eaglelab.remote.watched import Patience, WatchedSocket
 
-__all__ = ["SshLink", "remote_command"]
+__all__ = ["SshLink"]
 
 # Paramiko logs the tracebacks of its thread. Nobody listens by default, and Python then prints them.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
-_KEEPALIVE_S = 15
-_UNACKNOWLEDGED_MS = 30_000
 _END_S = 2.0
+_LOGIN_S = 120.0
+"""For a server that answers and takes its time, as sshd itself allows; one that is silent is given up long before."""
 
 _BROKEN = (OSError, paramiko.SSHException, EOFError)
 
@@ -48,29 +52,39 @@ _HOST_KEYS = (
 
 
 class SshLink:
-    """One SSH connection to one host, opened when it is first needed."""
+    """One SSH connection to one host, opened when it is first needed. `sudo`: its commands run as root."""
 
-    def __init__(self, name: str, endpoint: Endpoint, *, default_host: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        endpoint: Endpoint,
+        *,
+        sudo: bool = False,
+        default_host: bool = False,
+        patience: Patience | None = None,
+    ) -> None:
         self.name = name
+        self.sudo_user = endpoint.user if sudo else None
         self._endpoint = endpoint
+        self._patience = patience or Patience()
         self._refusals = Refusals(name, endpoint, default_host=default_host)
         self._connection: Any = None
-        self._socket: socket.socket | None = None
+        self._socket: WatchedSocket | None = None
         self._proxy: Proxy | None = None
 
     def open(self, command: Sequence[str]) -> Pipe:
         transport = self._transport()
-        timeout = self._endpoint.connect_timeout
+        way = self._socket
+        assert way is not None  # noqa: S101 - _transport has made it
         try:
-            channel = transport.open_session(timeout=timeout)
-            channel.settimeout(timeout)
-            channel.exec_command(remote_command(command))
+            with way.in_time():
+                channel = transport.open_session()
+                channel.exec_command(remote_command(command, SUDO if self.sudo_user else ()))
         except _BROKEN as error:
+            reason = _words(error, way)
             self.close()
-            raise LinkLost(
-                f"the connection broke while a command was started: {error or type(error).__name__}", where=self.name
-            ) from error
-        return _SshPipe(channel, self.name)
+            raise LinkLost(f"the connection broke while a command was started: {reason}", where=self.name) from error
+        return _SshPipe(channel, self.name, way)
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
@@ -104,92 +118,118 @@ class SshLink:
             port=end.port,
             config=fabric.Config(lazy=True, overrides={"load_ssh_configs": False}),
         )
-        client = self._connection.client
-        client.set_missing_host_key_policy(paramiko.RejectPolicy())
+        known = KnownKeys()
         try:
-            for path in end.known_hosts:
-                if Path(path).exists():
-                    client.get_host_keys().load(path)
-            self._connection.connect_kwargs = {
-                "key_filename": list(end.keys),
-                "look_for_keys": False,
-                "allow_agent": not end.identities_only,
-                "timeout": end.connect_timeout,  # Fabric's own cuts it to whole seconds
-                "banner_timeout": end.connect_timeout,
-                "auth_timeout": max(end.connect_timeout, 30),
-                "channel_timeout": end.connect_timeout,
-                "disabled_algorithms": {"keys": _unknown_key_types(client.get_host_keys().lookup(end.known_as))},
-                "sock": self._way(),
-            }
-            self._connection.open()
+            known = known_keys(end)
+            way = self._way()
+            self._connection.connect_kwargs = {**self._login(known), "sock": way}
+            with way.conversing():
+                self._connection.open()
         except (*_BROKEN, ValueError, InvalidHostKey) as error:  # ValueError: a damaged key file
             said = self._proxy.errors() if self._proxy else ""
+            reason = self._socket.reason if self._socket else ""
             self.close()
-            raise self._refusals.explain(error, said) from error
+            shown = ConnectionAbortedError(reason) if reason else error
+            raise self._refusals.explain(shown, known, said) from error
         except BaseException:
             self.close()
             raise
-        self._connection.transport.set_keepalive(_KEEPALIVE_S)
+        self._ask_for_signs_of_life(self._connection.transport)
 
-    def _way(self) -> socket.socket:
+    def _login(self, known: KnownKeys) -> dict[str, Any]:
+        """How to be let in, and by whom."""
+        end, client = self._endpoint, self._connection.client
+        client.set_missing_host_key_policy(OnlyKnown(known))
+        client._agent = keyring(end, os.environ)
+        return {
+            "key_filename": [key for key in end.keys if not key.endswith(".pub") and Path(key).exists()],
+            "look_for_keys": False,
+            "allow_agent": client._agent is not None,
+            "timeout": _LOGIN_S,  # Fabric's own cuts it to whole seconds
+            "banner_timeout": end.connect_timeout,
+            "auth_timeout": _LOGIN_S,
+            "transport_factory": _transport,
+            "disabled_algorithms": {"keys": _unknown_key_types(key.get_name() for key in known.keys)},
+        }
+
+    def _way(self) -> WatchedSocket:
         end = self._endpoint
         if end.proxy_command:
             self._proxy = Proxy(end.proxy_command)
-            self._socket = self._proxy.socket
-            return self._socket
-        self._socket = socket.create_connection((end.address, end.port), end.connect_timeout)
-        # Paramiko leaves Nagle's algorithm on, which costs 45 ms a command.
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if hasattr(socket, "TCP_USER_TIMEOUT"):
-            # A send that nobody acknowledges would else block for a quarter of an hour.
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNACKNOWLEDGED_MS)
+            bare = self._proxy.socket
+        else:
+            bare = socket.create_connection((end.address, end.port), end.connect_timeout)
+            # Paramiko leaves Nagle's algorithm on, which costs 45 ms a command.
+            bare.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket = WatchedSocket(bare, self._patience.dead)
         return self._socket
 
+    def _ask_for_signs_of_life(self, transport: Any) -> None:
+        """As ssh's ServerAliveInterval. Paramiko's own keepalive asks for no reply, so it finds nobody missing."""
+        way, question = self._socket, paramiko.Message()
+        assert way is not None  # noqa: S101 - the transport runs on it
+        question.add_byte(paramiko.common.cMSG_GLOBAL_REQUEST)
+        question.add_string("keepalive@openssh.com")
+        question.add_boolean(True)
 
-def _unknown_key_types(known: Iterable[str] | None) -> list[str]:
+        def ask() -> None:
+            way.asked()
+            if transport.clear_to_send.is_set():  # else new keys are agreed on, and their answer will do
+                transport._send_message(question)
+
+        transport.clear_to_send_timeout = self._patience.dead
+        transport.packetizer.set_keepalive(self._patience.probe, ask)
+
+
+def _transport(sock: Any, **more: Any) -> paramiko.Transport:
+    """Paramiko would give up the exchange of keys after 15 s, also with a host that answers."""
+    transport: Any = paramiko.Transport(sock, **more)
+    transport.handshake_timeout = _LOGIN_S
+    return transport  # type: ignore[no-any-return]
+
+
+def _unknown_key_types(known: Iterable[str]) -> list[str]:
     """Host key types to leave out because known_hosts has others for this host; none where it has no key at all.
 
     Else the server may show a key that nobody has seen, though it also has the one that is known: a false alarm.
     """
-    wanted = {name for kind in known or () for name in _SIGNATURES.get(kind, (kind,))}
+    wanted = {name for kind in known for name in _SIGNATURES.get(kind, (kind,))}
     return [kind for kind in _HOST_KEYS if kind not in wanted] if wanted else []
 
 
-def remote_command(words: Sequence[str]) -> str:
-    """A command line for the login shell there: every word quoted, but for a leading `~/` that it must expand.
-
-    `exec` drops the shell, so that the command itself sees the channel close.
-    """
-    first, *rest = words
-    program = "~/" + shlex.quote(first[2:]) if first.startswith("~/") else shlex.quote(first)
-    return " ".join(["exec", program, *(shlex.quote(word) for word in rest)])
+def _words(error: Exception, way: WatchedSocket) -> str:
+    return way.reason or str(error) or type(error).__name__
 
 
 class _SshPipe:
-    def __init__(self, channel: paramiko.Channel, name: str) -> None:
+    def __init__(self, channel: paramiko.Channel, name: str, way: WatchedSocket) -> None:
         self._channel = channel
         self._name = name
+        self._way = way
 
     def send(self, data: bytes, timeout: float) -> None:
         self._channel.settimeout(timeout)
         try:
             self._channel.sendall(data)
         except TimeoutError as error:
-            raise Silent(f"the host took nothing for {timeout:.0f} s", where=self._name) from error
+            raise Silent(f"the host took nothing for {timeout:g} s", where=self._name) from error
         except _BROKEN as error:
             raise self._broke(error) from error
 
     def receive(self, timeout: float) -> bytes:
         self._channel.settimeout(timeout)
         try:
-            return bytes(self._channel.recv(1 << 20))
+            data = bytes(self._channel.recv(1 << 20))
         except TimeoutError as error:
-            raise Silent(f"no answer for {timeout:.0f} s", where=self._name) from error
+            raise Silent(f"no answer for {timeout:g} s", where=self._name) from error
         except _BROKEN as error:
             raise self._broke(error) from error
+        if not data and self._way.reason:  # Paramiko shows a broken connection as the end of the stream
+            raise Silent(f"the connection broke: {self._way.reason}", where=self._name)
+        return data
 
     def _broke(self, error: Exception) -> LinkLost:
-        return LinkLost(f"the connection broke: {error or type(error).__name__}", where=self._name)
+        return LinkLost(f"the connection broke: {_words(error, self._way)}", where=self._name)
 
     def ended(self) -> tuple[int | None, str]:
         if not self._channel.status_event.wait(_END_S):

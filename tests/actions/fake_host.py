@@ -80,6 +80,9 @@ class FakeHost:
         self.fail: dict[str, BaseException] = {}
         self.proved = False
         self.locked = False
+        self.stolen = False
+        self.lock_holder: dict[str, Any] | None = None
+        self.said: list[str] = []
         self.commands: list[tuple[str | None, bool]] = []
 
     def snapshot(self) -> Any:
@@ -93,6 +96,9 @@ class FakeHost:
 
     def lock(self, holder: Any) -> None:
         self.locked = True
+
+    def doing(self, text: str) -> None:
+        self.said.append(text)
 
     def close(self) -> None:
         self.locked = False
@@ -136,7 +142,7 @@ class FakeHost:
             "python": python,
             "python_version": "3.11.0",
             "package": PACKAGE,
-            "sglang_version": "0.5.9",
+            "sglang_version": "0.5.9.dev1",  # its worker is cut down, so it is no release
             "files": {target: self.describe(path) for target, path in found.items()},
             "writable": dict.fromkeys(found, True),
             "log_writable": True,
@@ -153,7 +159,13 @@ class FakeHost:
             **self.facts,
         }
 
+    def objects_at_their_path(self) -> None:
+        """Lets the kept originals be read, as the agent lets them."""
+        self.files.update({f"{STATE}/objects/{name}": data for name, data in self.objects.items()})
+
     def op_read(self, path: str) -> Any:
+        if path not in self.files:
+            raise refusal("no-such-file", f"cannot read {path}: no such file")
         return self.describe(path), self.files[path]
 
     def op_sed(self, path: str, ranges: list[list[int]]) -> Any:
@@ -214,13 +226,15 @@ class FakeHost:
             "alive": self.alive,
             "exit": None if self.alive else self.exit,
             "members": members,
+            "lock": self.lock_holder,
             "states": self.states(),
             "manifest": self.manifest,
         }
 
     def op_start(self, run: str, command: Any, env: Any, log: str, port: int, cwd: str, about: Any) -> Any:
         offset = len(self.files.get(log, b""))
-        self.record = {**about, "run": run, "command": command, "log": log, "log_offset": offset, "pid": 4711}
+        process = {"pid": 4711, "pid_start": self.ops().count("start"), "boot": "b"}
+        self.record = {**about, **process, "run": run, "command": command, "log": log, "log_offset": offset}
         self.env, self.alive, self.exit, self.proved = env, True, None, False
         self.files[log] = self.files.get(log, b"") + self.boot
         return dict(self.record)
@@ -234,15 +248,21 @@ class FakeHost:
         holder, self.holder = self.holder, None
         return {"stopped": [holder["pid"]] if holder else [], "how": "term", "holder": holder}
 
-    def op_poll(self, path: str, offset: int, http: Any) -> Any:
+    def op_poll(self, path: str, offset: int, http: Any, inode: int | None, before: str | None) -> Any:
         health = self.healths.pop(0) if len(self.healths) > 1 else self.healths[0]
-        tail, written = self.op_tail(path, offset, 1 << 20)
+        tail, written = self.op_tail(path, offset, 1 << 20, inode, before)
         return {**self.op_status(), "health": health, **tail}, written
 
-    def op_tail(self, path: str, offset: int, limit: int) -> Any:
+    def op_tail(self, path: str, offset: int, limit: int, inode: int | None, before: str | None = None) -> Any:
         data = self.files.get(path, b"")
+        offset = len(data) if offset < 0 else offset
         start = offset if offset <= len(data) else 0
-        return {"size": len(data), "inode": 1, "offset": start}, data[start : start + limit]
+        answer = {"path": path, "size": len(data), "inode": 1, "offset": start, "before": None}
+        return answer | ({"truncated": True} if start != offset else {}), data[start : start + limit]
+
+    def op_digest(self, path: str, offset: int, end: int, inode: int | None) -> Any:
+        data = self.files.get(path, b"")[offset:end]
+        return {"sha256": sha256(data), "bytes": len(data)}
 
     def op_loaded(self, key: str, seconds: float) -> Any:
         self.loads[key] = [seconds]

@@ -13,9 +13,9 @@ HOLDER = {"pid": 99, "user": "bob", "command": "python -m sglang.launch_server -
 def test_a_host_that_is_fit_is_described_and_its_paths_written_out(fake, context, do) -> None:
     context.host = make_host(python="~/env/bin/python3")
     found = do("doctor")
-    assert found["sglang_version"] == "0.5.9"
+    assert found["sglang_version"] == "0.5.9.dev1"
     assert context.host.python == "/home/u/env/bin/python3"
-    assert "u@fake: SGLang 0.5.9 in /srv/sglang/python/sglang, Python 3.11.0, 1 x simulated GPU" in said(context)
+    assert "u@fake: SGLang 0.5.9.dev1 in /srv/sglang/python/sglang, Python 3.11.0, 1 x simulated GPU" in said(context)
     assert context.log.offset == len(b"an older run\n")
 
 

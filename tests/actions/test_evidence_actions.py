@@ -5,7 +5,7 @@ import json
 import pytest
 from fake_host import LOG, make_context, make_host, said
 
-from eaglelab.actions import ACTIONS, evidence
+from eaglelab.actions import ACTIONS, evidence, pull
 from eaglelab.context import LogMark
 from eaglelab.errors import HostError
 
@@ -61,7 +61,7 @@ def test_records_of_every_rank_are_fetched(fake, generated, context, do) -> None
 
 @pytest.mark.parametrize("chunk", [1, 3, 7, 1000])
 def test_a_secret_that_lies_across_two_pieces_is_masked_all_the_same(fake, tmp_path, monkeypatch, chunk: int) -> None:
-    monkeypatch.setattr(evidence, "_CHUNK", chunk)
+    monkeypatch.setattr(pull, "_CHUNK", chunk)
     context = make_context(fake, tmp_path, host=make_host(api_key_env="K"), env={"K": "s3cret-key"})
     fake.files["/log"] = b"one\nkey s3cret-key here\n\xff\xfe\nlast s3cret-key"
     assert evidence.fetch(context, LogMark("/log", 0), "server.log") == len(fake.files["/log"])
@@ -69,18 +69,18 @@ def test_a_secret_that_lies_across_two_pieces_is_masked_all_the_same(fake, tmp_p
 
 
 def test_what_is_written_while_a_log_is_fetched_belongs_to_a_later_fetch(fake, context, monkeypatch) -> None:
-    monkeypatch.setattr(evidence, "_CHUNK", 4)
+    monkeypatch.setattr(pull, "_CHUNK", 4)
     fake.files["/log"] = b"12345678"
     tail = fake.op_tail
 
-    def growing(path: str, offset: int, limit: int):
-        found = tail(path, offset, limit)
+    def growing(path: str, offset: int, limit: int, inode: int | None, before: str | None):
+        found = tail(path, offset, limit, inode, before)
         fake.files["/log"] += b"x" * 100
         return found
 
     fake.op_tail = growing
-    assert evidence.fetch(context, LogMark("/log", 2), "server.log") <= 8
-    assert (context.bundle.folder / "server.log").read_bytes().startswith(b"345678")
+    assert evidence.fetch(context, LogMark("/log", 2), "server.log") == 6
+    assert (context.bundle.folder / "server.log").read_bytes() == b"345678"
 
 
 def test_fetching_twice_does_not_append(fake, generated, context, do) -> None:
@@ -117,3 +117,21 @@ def test_a_probe_that_switched_itself_off_is_quoted(fake, generated, do) -> None
 def test_without_any_record_the_report_fails(generated, do) -> None:
     with pytest.raises(HostError, match="no timed cycle"):
         do("report")
+
+
+@pytest.mark.parametrize("action", ["stop", "rollback"])
+def test_a_damaged_record_of_the_server_is_named_and_does_not_hold_up(fake, generated, context, do, action) -> None:
+    stop = fake.op_stop
+    fake.op_stop = lambda **args: {**stop(**args), "damaged": "/state/server.json is not a JSON object"}
+    do(action)
+    assert "set aside as server.json.damaged: /state/server.json is not a JSON object" in said(context)
+    assert not fake.alive
+
+
+def test_a_log_that_was_cut_to_nothing_is_said_and_noted(fake, generated, context, do) -> None:
+    fake.files[LOG] = b"new\n"
+    do("fetch_logs")
+    assert "server.log: /home/u/server.log was cut to nothing on the host" in said(context)
+    note = json.loads((context.bundle.folder / "fetch.json").read_text())
+    assert note["server.log"]["parts"][0]["truncated"] is True
+    assert [part["bytes"] for part in note["probe/rank0.1.jsonl"]["parts"]] == [len(fake.records)]

@@ -211,7 +211,9 @@ def test_a_server_that_dies_is_told_with_its_last_lines(planned, fake, do) -> No
 def test_generate_reports_in_the_servers_own_time(planned, fake, context, do) -> None:
     do("start")
     do("wait")
-    assert do("generate", max_new_tokens=100) == {"tokens": 100, "seconds": 10.0, "tok_s": 10.0}
+    answered = {"pid": 4711, "pid_start": 1, "boot": "b"}
+    found = do("generate", max_new_tokens=100)
+    assert found == {"tokens": 100, "seconds": 10.0, "tok_s": 10.0, "server": answered}
     assert "first token after 500 ms (simulated GPU)" in said(context)
 
 

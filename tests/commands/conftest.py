@@ -80,9 +80,12 @@ def fakes(own: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, FakeHost]:
     clock = Clock()
 
     @contextmanager
-    def connected(selection: Any, host: Any, bundle: Any, say: Any, options: Any, *, lock: Any) -> Iterator[Context]:
+    def connected(
+        selection: Any, host: Any, bundle: Any, say: Any, options: Any, *, lock: Any, steal: bool = False
+    ) -> Iterator[Context]:
         fake = hosts[host.name]
         fake.commands.append((lock, options.check))
+        fake.stolen = steal
         yield Context(host=host, client=fake, bundle=bundle, say=say, options=options, clock=clock, sleep=clock.sleep)
 
     monkeypatch.setattr(play, "connected", connected)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from fake_host import LOG, WORKER, WORKER_PATH, refusal
 
+from eaglelab.errors import LockLost
 from eaglelab.remote.pipe import LinkLost
 
 
@@ -62,6 +63,34 @@ def test_bench_that_fails_leaves_the_host_original(invoke, own, fakes) -> None:
     assert fakes["a"].ops().count("start") == 1
 
 
+def test_bench_that_is_interrupted_while_it_leaves_a_host_puts_everything_back(invoke, own, fakes) -> None:
+    invoke("deploy-profiling")
+    fake, starts = fakes["a"], []
+    start = fake.op_start
+
+    def second_time(**args):
+        starts.append(args)
+        if len(starts) == 2:  # the server that ran before
+            raise KeyboardInterrupt
+        return start(**args)
+
+    fake.op_start = second_time
+    done = invoke("bench", "--steps", "3", "--num-prompts", "1", "--output-len", "32", "--json")
+    assert done.code == 130
+    assert done.json["error"]["what"] == "interrupted"
+    assert fake.files[WORKER_PATH] == WORKER
+    assert fake.alive is False
+
+
+def test_a_bench_whose_lock_was_taken_over_touches_nothing_more(invoke, own, fakes) -> None:
+    fake = fakes["a"]
+    fake.fail["generate"] = LockLost("the lock of a was taken over: eve@box runs bench", where="a")
+    done = invoke("bench", "--steps", "2", "--json")
+    assert done.code == 1
+    assert "eve@box" in done.json["error"]["what"]
+    assert fake.ops()[-1] == "generate"
+
+
 @pytest.mark.parametrize(("error", "code"), [(refusal("no-python", "it is gone"), 1), (KeyboardInterrupt(), 130)])
 def test_bench_that_fails_between_two_settings_shows_the_first_and_puts_the_host_back(
     invoke, own, fakes, error, code
@@ -97,6 +126,22 @@ def test_status_shows_what_is_patched_and_what_runs(invoke, own, fakes) -> None:
     assert "    eagle_worker.py: patched\n" in done.out
     fakes["a"].alive, fakes["a"].exit = False, {"code": None, "signal": 9}
     assert "server: ended by signal 9, run " in invoke("status").out
+
+
+def test_status_shows_who_holds_the_lock_and_at_what(invoke, own, fakes) -> None:
+    holder = {"by": "eve@box", "command": "bench", "since": "noon", "run": "r1", "doing": "Measure", "pid": 7}
+    fakes["a"].lock_holder = holder
+    done = invoke("status", "--json")
+    assert "  locked: eve@box runs bench since noon (run r1, at Measure)\n" in done.err
+    assert done.json["hosts"]["a"]["lock"] == holder
+
+
+@pytest.mark.parametrize("command", ["deploy-profiling", "bench", "rollback", "stop"])
+def test_a_lock_is_taken_over_where_that_is_asked_for(invoke, own, fakes, command: str) -> None:
+    assert invoke(command).code == 0
+    assert fakes["a"].stolen is False
+    assert invoke(command, "--steal-lock").code == 0
+    assert fakes["a"].stolen is True
 
 
 def test_looking_leaves_no_folder_behind(invoke, own, fakes) -> None:

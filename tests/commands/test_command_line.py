@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import os
 import runpy
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -67,12 +65,15 @@ def test_the_help_of_a_command_shows_every_option_in_full() -> None:
     done = start("--help", "deploy-profiling")
     options = [line.split()[0].split("=")[0] for line in done.stdout.splitlines() if line.startswith("  --")]
     assert options == [
+        "--accept-drift",
         "--check",
         "--debug",
         "--host",
         "--inventory",
         "--json",
         "--patch",
+        "--resume",
+        "--steal-lock",
         "--steps",
         "--takeover",
         "--tokens",
@@ -158,24 +159,3 @@ def test_every_end_has_its_exit_code(
     assert json.loads(out)["exit_code"] == code
     assert json.loads(out)["ok"] is (code == 0)
     assert err.startswith("error: ") is (code != 0)
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_that_ends_a_command_takes_the_way_of_ctrl_c(number: int) -> None:
-    before = signal.getsignal(number)
-
-    def work(outcome: Outcome, say: Say) -> None:
-        signal.raise_signal(number)
-        time.sleep(5)
-        raise AssertionError("nothing came of the signal")
-
-    assert perform(work, as_json=False, debug=False) == 130
-    assert signal.getsignal(number) is before
-
-
-def test_what_is_ignored_when_a_command_begins_stays_ignored() -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        assert perform(lambda outcome, say: signal.raise_signal(signal.SIGHUP), as_json=False, debug=False) == 0
-    finally:
-        signal.signal(signal.SIGHUP, before)

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fake_host import FakeHost, refusal
+from rich.console import Console
 
 from eaglelab.bundle import Bundle
 from eaglelab.commands import hosts
@@ -15,6 +17,10 @@ from eaglelab.remote.hints import AgentFailure
 from eaglelab.say import Say
 
 
+def silent() -> Say:
+    return Say(Console(file=io.StringIO(), width=200))
+
+
 class Locked:
     """A client whose host is locked for the first `times` questions."""
 
@@ -22,16 +28,19 @@ class Locked:
         self.times = times
         self.code = code
         self.asked: list[dict[str, Any]] = []
+        self.stolen = False
 
-    def lock(self, holder: dict[str, Any]) -> None:
+    def lock(self, holder: dict[str, Any], *, steal: bool = False) -> None:
         self.asked.append(holder)
-        if len(self.asked) <= self.times:
-            raise refusal(self.code, "another run is at work on this host")
+        self.stolen = steal
+        if len(self.asked) <= self.times and not steal:
+            other = {"by": "eve@box", "command": "sweep", "since": "noon", "run": "run-1", "doing": "Patch", "pid": 7}
+            raise refusal(self.code, "another run is at work on this host", holder=other)
 
 
 def test_a_lock_that_a_killed_run_lets_go_of_is_waited_for() -> None:
     client, pauses = Locked(3), []
-    take_lock(client, "run-2", "bench", sleep=pauses.append)
+    take_lock(client, "run-2", "bench", silent(), sleep=pauses.append)
     assert pauses == [0.5] * 3
     assert client.asked[0].keys() == {"by", "run", "command", "since"}
     assert (client.asked[0]["run"], client.asked[0]["command"]) == ("run-2", "bench")
@@ -39,22 +48,42 @@ def test_a_lock_that_a_killed_run_lets_go_of_is_waited_for() -> None:
 
 def test_a_lock_that_stays_is_given_up_after_ten_seconds() -> None:
     pauses: list[float] = []
-    with pytest.raises(AgentFailure, match="another run is at work"):
-        take_lock(Locked(99), "run-2", "bench", sleep=pauses.append)
+    with pytest.raises(AgentFailure, match=r"eve@box runs sweep since noon \(run run-1, at Patch\)") as caught:
+        take_lock(Locked(99), "run-2", "bench", silent(), sleep=pauses.append)
     assert sum(pauses) == 9.5
+    assert "--steal-lock" in caught.value.hint
+
+
+def test_whoever_waits_for_a_lock_is_told_once_for_whom() -> None:
+    say = silent()
+    take_lock(Locked(3), "run-2", "bench", say, sleep=lambda _: None)
+    assert say.console.file.getvalue().count("eve@box runs sweep since noon") == 1  # type: ignore[attr-defined]
+
+
+def test_a_lock_is_taken_over_at_once_and_its_holder_named_first() -> None:
+    client, say, pauses = Locked(99), silent(), []
+    take_lock(client, "run-2", "bench", say, steal=True, sleep=pauses.append)
+    assert (client.stolen, len(client.asked), pauses) == (True, 2, [])
+    assert "taking the lock over: another run is at work" in say.console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_a_lock_that_is_free_is_not_stolen() -> None:
+    client = Locked(0)
+    take_lock(client, "run-2", "bench", silent(), steal=True)
+    assert (client.stolen, len(client.asked)) == (False, 1)
 
 
 def test_what_is_wrong_with_a_lock_otherwise_is_said_at_once() -> None:
     client = Locked(1, "not-writable")
     with pytest.raises(HostError):
-        take_lock(client, "run-2", "bench", sleep=lambda _: None)
+        take_lock(client, "run-2", "bench", silent(), sleep=lambda _: None)
     assert len(client.asked) == 1
 
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeHost:
     fake = FakeHost()
-    monkeypatch.setattr(hosts, "AgentClient", lambda link, python: fake)
+    monkeypatch.setattr(hosts, "AgentClient", lambda link, python, **_: fake)
     monkeypatch.setattr(hosts, "_link", lambda host, default_host: None)
     return fake
 

@@ -1,8 +1,9 @@
 """Patches the worker files of every SGLang release, runs them, and takes the patch out again.
 
-python tests/matrix/matrix.py [--families] [--releases VERSION,VERSION] [--fetch]
+python tests/matrix/matrix.py [--families] [--releases VERSION,VERSION] [--fetch | --known]
 
 Prints one line a release and a headline last; 1 if anything is wrong. Released files are downloaded once (two at a time).
+--known writes what each patch knows of the released files (known.json beside its patch.yaml) anew, and checks nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cycle import complaints, patched_package
@@ -21,6 +22,7 @@ from wheels import Release, fetched, releases
 
 from eaglelab.lab.provision import cache_folder
 from eaglelab.patching.errors import PatchRefused
+from eaglelab.patching.known import FILE, Known, describe, load_known
 from eaglelab.patching.plan import FilePlan, plan_file, strip
 from eaglelab.patching.spec import PatchSpec, load_patch
 
@@ -61,6 +63,7 @@ def check_release(version: str, folder: Path, scratch: Path) -> Outcome:
     for patch in sorted(path.parent for path in PATCHES.glob("*/patch.yaml")):
         spec = load_patch(patch)
         plans = _plans(spec, folder, outcome)
+        outcome.wrong += _unknown(spec, plans, load_known(patch), version)
         if spec.id == PROFILE:
             outcome.patched = [SHORT[Path(plan.path).stem] for plan in plans if plan.state == "patch"]
             outcome.nothing = [SHORT[Path(plan.path).stem] for plan in plans if plan.state == "nothing"]
@@ -80,6 +83,34 @@ def _plans(spec: PatchSpec, folder: Path, outcome: Outcome) -> list[FilePlan]:
             except (PatchRefused, AssertionError) as error:
                 outcome.wrong.append(f"{spec.id}: {error}")
     return plans
+
+
+def _unknown(spec: PatchSpec, plans: Sequence[FilePlan], known: Known, version: str) -> list[str]:
+    """What the patch does not know of these files, or knows wrongly."""
+    wrong = []
+    for plan in plans:
+        file = known.find(plan.original_sha256)
+        if (
+            file is None
+            or version not in file.releases
+            or replace(file, releases=()) != replace(describe(plan), path=file.path)
+        ):
+            wrong.append(f"{spec.id}: {FILE} is not up to date with {plan.path}: matrix.py --known")
+    return wrong
+
+
+def _write_known(folders: Sequence[tuple[Release, Path]]) -> None:
+    for patch in sorted(path.parent for path in PATCHES.glob("*/patch.yaml")):
+        spec = load_patch(patch)
+        plans = [
+            (release.version, plan_file(file.read_bytes(), spec, path=target.path))
+            for release, folder in folders
+            for target in spec.targets
+            if (file := folder / "sglang" / target.path).is_file()
+        ]
+        known = Known.of(plans)
+        (patch / FILE).write_text(known.to_json(), encoding="utf-8")
+        print(f"{spec.id}: {len(known.files)} different files in {len(plans)}")
 
 
 def _plan(spec: PatchSpec, original: bytes, path: str) -> FilePlan:
@@ -135,8 +166,10 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--releases", default="", help="these releases only, with commas")
     parser.add_argument("--fetch", action="store_true", help="only fill the cache")
+    parser.add_argument("--known", action="store_true", help="write what the patches know of all released files")
     options = parser.parse_args(arguments)
-    wanted = chosen(options.families, [version for version in options.releases.split(",") if version])
+    versions = [version for version in options.releases.split(",") if version]
+    wanted = releases() if options.known else chosen(options.families, versions)
     started = time.monotonic()
     with ThreadPoolExecutor(DOWNLOADS) as pool, tempfile.TemporaryDirectory() as scratch:
         downloads = [(release, pool.submit(fetched, release.version, cache_folder())) for release in wanted]
@@ -144,6 +177,9 @@ def main(arguments: Sequence[str]) -> int:
             failures = [str(error) for _, future in downloads if (error := future.exception())]
             print("\n".join(failures) or f"{len(downloads)} releases in {cache_folder()}")
             return 1 if failures else 0
+        if options.known:
+            _write_known([(release, future.result()) for release, future in downloads])
+            return 0
         outcomes = []
         for release, future in downloads:
             outcomes.append(_checked(future, release, Path(scratch)))

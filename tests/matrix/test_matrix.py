@@ -10,6 +10,7 @@ import pytest
 from wheels import Release, folder_of, releases
 
 from eaglelab.lab.provision import cache_folder
+from eaglelab.patching.known import Known
 
 FAMILIES = matrix.chosen(families=True, versions=[])
 
@@ -65,6 +66,14 @@ def test_a_missing_place_is_noticed_in_every_worker(without, place: str, tmp_pat
         "multi_layer_eagle_worker_v2.py",
         "frozen_kv_mtp_worker.py",
     }
+
+
+def test_a_file_that_the_patch_does_not_know_is_noticed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setattr(matrix, "load_known", lambda _: Known())
+    wrong = matrix.check_release("0.5.9", files_of("0.5.9"), tmp_path).wrong
+    expected = "known.json is not up to date with srt/speculative/eagle_worker.py: matrix.py --known"
+    assert f"eagle3-profile: {expected}" in wrong
+    assert f"verify-shapes: {expected}" in wrong
 
 
 def test_an_unknown_release_is_named():

@@ -33,11 +33,17 @@ def _program() -> str:
 
 @dataclass
 class Sshd:
-    """`home` is HOME of every session, `state` its state folder. `options` are further lines of sshd_config."""
+    """`home` is HOME of every session, `state` its state folder. `options` are further lines of sshd_config.
+
+    `shell`: what the login shell is, instead of the user's own, and its options; `environment`: more variables.
+    """
 
     folder: Path
     options: tuple[str, ...] = ()
     host_keys: tuple[str, ...] = ("ed25519", "rsa")
+    address: str = "127.0.0.1"
+    shell: str | None = None
+    environment: str = ""
     port: int = field(default_factory=free_port)
 
     def __post_init__(self) -> None:
@@ -49,11 +55,11 @@ class Sshd:
         (self.folder / "authorized").write_text(self.key.with_suffix(".pub").read_text())
         keys = [make_key(self.folder / f"host_{kind}", kind) for kind in self.host_keys]
         lines = [
-            f"ListenAddress 127.0.0.1:{self.port}",
+            f"ListenAddress {self.place}",
             *(f"HostKey {key}" for key in keys),
             f"AuthorizedKeysFile {self.folder}/authorized",
             f"PidFile {self.folder}/pid",
-            f"SetEnv HOME={self.home} XDG_STATE_HOME={self.home}/state",
+            f"SetEnv HOME={self.home} XDG_STATE_HOME={self.home}/state {self.environment}",
             "PermitRootLogin yes",
             "PasswordAuthentication no",
             "KbdInteractiveAuthentication no",
@@ -61,6 +67,8 @@ class Sshd:
             "UsePAM no",
             "MaxStartups 200:30:400",
             "LogLevel ERROR",
+            # As sshd itself starts a login shell, whose path it would take from the user's entry.
+            *([f'ForceCommand exec {self.shell} -c "$SSH_ORIGINAL_COMMAND"'] if self.shell else []),
             *self.options,
         ]
         (self.folder / "sshd_config").write_text("\n".join(lines) + "\n")
@@ -75,16 +83,20 @@ class Sshd:
         return self.folder / "home"
 
     @property
+    def place(self) -> str:
+        return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
+
+    @property
     def known_hosts(self) -> Path:
         return self.folder / "known_hosts"
 
     def known_line(self, kind: str, key: Path | None = None) -> str:
         public = (key or self.folder / f"host_{kind}").with_suffix(".pub").read_text()
-        return f"[127.0.0.1]:{self.port} {' '.join(public.split()[:2])}\n"
+        return f"[{self.address}]:{self.port} {' '.join(public.split()[:2])}\n"
 
     def endpoint(self, **changes: object) -> Endpoint:
         known: dict[str, object] = {
-            "address": "127.0.0.1",
+            "address": self.address,
             "port": self.port,
             "user": getpass.getuser(),
             "keys": (str(self.key),),

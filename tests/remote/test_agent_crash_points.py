@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import builtins
-import io
+import contextlib
+import errno
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,15 +13,19 @@ from typing import Any
 import pytest
 from hostkit import MODULE, ORIGINAL, PATCHED, Installation, digest, temporaries
 
+from eaglelab.remote.agent.wire import AgentError
+
 OLDER = PATCHED.replace(b"_mark(1)", b"_old_mark(1)")
 
 STEPS = [
     "chmod",
     "chown",
     "fchmod",
+    "fchown",
     "fsync",
     "ftruncate",
     "makedirs",
+    "mkdir",
     "open",
     "removexattr",
     "rename",
@@ -49,10 +53,10 @@ class Disk:
             self.taken.append(name)
             if at != self.fatal:
                 return None if name == "fsync" else real(*args, **more)
-            if self.after and name == "write":
-                real(*args)
-            elif self.after:
-                close(real(*args, **more))
+            if self.after:
+                with contextlib.suppress(OSError):  # as of an open that finds nothing
+                    done = real(*args, **more)
+                    close(done if name == "open" else None)
             elif name == "write":
                 real(args[0], args[1][: len(args[1]) // 2])
             raise Killed(f"{'after' if self.after else 'before'} step {at}: {name}")
@@ -62,7 +66,6 @@ class Disk:
     def install(self, patch: pytest.MonkeyPatch) -> None:
         for name in STEPS:
             patch.setattr(os, name, self.step(name, getattr(os, name)))
-        patch.setattr(builtins, "open", self.step("read", open))
 
     def die_in(self, work: Callable[[Installation], None], host: Installation) -> None:
         with pytest.MonkeyPatch.context() as patch:
@@ -71,11 +74,9 @@ class Disk:
                 work(host)
 
 
-def close(opened: Any) -> None:
+def close(opened: int | None) -> None:
     """What a death does to the descriptors."""
-    if isinstance(opened, io.IOBase):
-        opened.close()
-    elif type(opened) is int:
+    if opened is not None:
         os.close(opened)
 
 
@@ -165,3 +166,84 @@ def recover(host: Installation) -> None:
     if host.journal.read("manifest.json") is None and host.workers[0].read_bytes() == OLDER:
         deploy_over_an_older_patch(host)
     host.rollback()
+
+
+@dataclass
+class BadDisk:
+    """From step `bad` on, all that touches the disk for writing fails; or that one step alone."""
+
+    error: int
+    bad: int = -1
+    lasting: bool = True
+    taken: int = 0
+
+    def step(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def do(*args: Any, **more: Any) -> Any:
+            if name == "open" and not args[1] & (os.O_WRONLY | os.O_RDWR):
+                return real(*args, **more)
+            at, self.taken = self.taken, self.taken + 1
+            if at == self.bad or (self.lasting and 0 <= self.bad < at and name not in ("unlink", "ftruncate")):
+                if name == "write":
+                    real(args[0], args[1][: len(args[1]) // 2])
+                raise OSError(self.error, os.strerror(self.error))
+            return None if name == "fsync" else real(*args, **more)
+
+        return do
+
+    def install(self, patch: pytest.MonkeyPatch) -> None:
+        for name in STEPS:
+            patch.setattr(os, name, self.step(name, getattr(os, name)))
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EROFS, errno.EPERM], ids=errno.errorcode.get)
+@pytest.mark.parametrize("lasting", [True, False], ids=["from-then-on", "once"])
+def test_a_disk_that_fails_at_any_step_is_said_and_leaves_what_a_rollback_can_put_back(
+    tmp_path: Path, number: int, lasting: bool
+) -> None:
+    disk = BadDisk(number)
+    with pytest.MonkeyPatch.context() as patch:
+        disk.install(patch)
+        deploy(Installation(tmp_path / "count"))
+    for bad in range(disk.taken):
+        host = Installation(tmp_path / str(bad))
+        with pytest.MonkeyPatch.context() as patch:
+            BadDisk(number, bad, lasting).install(patch)
+            with contextlib.suppress(AgentError):  # and nothing else; a temporary that stays is no failure
+                deploy(host)
+        assert_whole(host)
+        if not lasting:
+            assert len({worker.read_bytes() for worker in host.workers}) == 1  # all or none
+        host.rollback()
+        host.assert_original()
+        assert temporaries(host.folder) == []
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EROFS], ids=errno.errorcode.get)
+def test_a_rollback_that_a_bad_disk_stops_anywhere_is_completed_by_the_next(tmp_path: Path, number: int) -> None:
+    disk, counted = BadDisk(number), Installation(tmp_path / "count")
+    deploy(counted)
+    with pytest.MonkeyPatch.context() as patch:
+        disk.install(patch)
+        rollback(counted)
+    for bad in range(disk.taken):
+        host = Installation(tmp_path / str(bad))
+        deploy(host)
+        with pytest.MonkeyPatch.context() as patch:
+            BadDisk(number, bad).install(patch)
+            with contextlib.suppress(AgentError):
+                rollback(host)
+        assert_whole(host)
+        rollback(host)
+        host.assert_original()
+
+
+@pytest.mark.parametrize("most", [1, 7, 4096])
+def test_a_disk_that_takes_only_parts_of_what_it_is_given_gets_all_of_it(
+    host: Installation, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, data[:most]))
+    host.deploy()
+    host.assert_patched()
+    host.rollback()
+    host.assert_original()

@@ -12,7 +12,7 @@ from hostkit import ORIGINAL, digest
 from linkkit import wrapper
 from serverkit import free_port
 
-from eaglelab.remote.agent.facts import facts, find_package
+from eaglelab.remote.agent.facts import facts, find_package, topology
 from eaglelab.remote.agent.journal import Journal
 from eaglelab.remote.agent.wire import AgentError
 
@@ -122,3 +122,18 @@ def test_a_log_can_be_written_where_its_nearest_folder_can(
 ) -> None:
     (tmp_path / "state-of-it").mkdir()  # a folder is no log
     assert look(tmp_path, log=str(tmp_path / log))["log_writable"] is writable
+
+
+def test_the_topology_is_what_nvidia_smi_prints_and_nothing_where_it_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "nvidia-smi"
+    program.write_text('#!/bin/sh\n[ "$*" = "topo -m" ] && echo "GPU0 X"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert topology() == "GPU0 X\n"
+    program.write_text("#!/bin/sh\nexit 9\n")
+    assert topology() == ""
+    program.unlink()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert topology() == ""

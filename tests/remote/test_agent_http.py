@@ -183,3 +183,10 @@ def test_a_server_that_accepts_and_says_nothing_is_a_timeout() -> None:
 def test_a_server_that_hangs_up_is_broken() -> None:
     with web(lambda *_: None) as server:
         assert request("127.0.0.1", server.port, "GET", "/health", None, None, 5.0)["error"] == "broken"
+
+
+def test_an_answer_without_end_or_bottom_is_cut_and_taken_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    with web(stream(b"[" * 100_000)) as server:
+        assert request("127.0.0.1", server.port, "GET", "/", None, None, 5.0)["body"] == "[" * 2000
+        monkeypatch.setattr("eaglelab.remote.agent.http._MOST_BODY", 10)
+        assert request("127.0.0.1", server.port, "GET", "/", None, None, 5.0)["body"] == "[" * 10

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -9,7 +10,8 @@ from pathlib import Path
 import pytest
 from hostkit import MODULE, ORIGINAL, PATCHED, Installation, digest, temporaries
 
-from eaglelab.remote.agent.journal import Journal, parse_contents
+from eaglelab.remote.agent.contents import parse_contents
+from eaglelab.remote.agent.journal import Journal
 from eaglelab.remote.agent.wire import AgentError
 
 EDITED = PATCHED + b"# edited by a colleague\n"
@@ -415,7 +417,13 @@ def test_a_journal_line_is_written_whole_or_not_at_all(host: Installation, monke
     host.backup()
     before = (host.folder / "state/journal.jsonl").read_bytes()
     write = os.write
-    monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, data[:10]))
+
+    def nearly_full(descriptor: int, data: bytes) -> int:
+        if len(data) <= 10:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(descriptor, data[:10])
+
+    monkeypatch.setattr(os, "write", nearly_full)
     with pytest.raises(AgentError) as refused:
         host.journal.note("next")
     assert refused.value.code == "disk-full"
@@ -455,8 +463,30 @@ def test_what_a_living_keeper_is_writing_is_not_swept(host: Installation) -> Non
     assert not agent.exists()
 
 
+def test_what_cannot_be_swept_does_not_hold_up_a_rollback(host: Installation) -> None:
+    host.deploy()
+    stuck = host.package / "eagle_worker.py.eaglelab-1.tmp"
+    stuck.mkdir()
+    host.rollback()
+    stuck.rmdir()
+    host.assert_original()
+
+
 def test_joined_bytes_are_taken_apart_by_their_sizes_and_checked() -> None:
     files = [{"path": p, "size": len(d), "sha256": digest(d)} for p, d in (("a", b"one"), ("b", b""), ("c", b"three"))]
     assert parse_contents(files, b"onethree") == {"a": b"one", "b": b"", "c": b"three"}
     with pytest.raises(AgentError, match="bytes for c arrived damaged"):
         parse_contents(files, b"onethre")
+
+
+def test_a_kept_file_is_named_by_its_content_and_written_once(host: Installation) -> None:
+    path = Path(host.journal.keep(".json", b"{}"))
+    assert path.parent == host.folder / "state/files"
+    assert path.name == digest(b"{}")[:16] + ".json"
+    assert path.read_bytes() == b"{}"
+    inode = path.stat().st_ino
+    assert host.journal.keep(".json", b"{}") == str(path)
+    assert path.stat().st_ino == inode
+    path.write_bytes(b"edited")
+    host.journal.keep(".json", b"{}")
+    assert path.read_bytes() == b"{}"

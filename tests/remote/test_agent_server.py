@@ -256,15 +256,15 @@ def test_a_daemon_in_a_session_with_our_old_number_is_not_touched(server_host: S
         os.kill(daemon, signal.SIGKILL)
 
 
-def test_a_record_that_lacks_something_is_refused(server_host: ServerHost) -> None:
+def test_a_record_that_lacks_something_counts_as_none_and_is_named(server_host: ServerHost) -> None:
     record = server_host.start(SLEEP)
     for key in ("boot", "session", "pid_start", "port", "log_inode"):
         server_host.server.state.write("server.json", {name: record[name] for name in record if name != key})
-        for action in (server_host.fresh().status, server_host.stop):
-            with pytest.raises(AgentError, match=rf"server\.json lacks {key}") as refused:
-                action()
-            assert refused.value.code == "bad-state"
+        status = server_host.fresh().status()
+        assert (status["record"], status["alive"], status["members"]) == (None, False, [record["pid"]])
+        assert status["damaged"].endswith(f"server.json lacks {key}")
     server_host.server.state.write("server.json", record)
+    assert server_host.fresh().status()["damaged"] is None
 
 
 def test_a_record_from_before_a_reboot_names_nobody(server_host: ServerHost) -> None:
@@ -369,6 +369,28 @@ def test_a_log_that_cannot_be_written_is_named(server_host: ServerHost) -> None:
     with pytest.raises(AgentError, match=r"cannot write the server log /proc/none/server\.log"):
         server_host.start(SLEEP, log="/proc/none/server.log")
     assert server_host.server.members() == set()
+
+
+@pytest.mark.parametrize("reader", [True, False])
+def test_a_pipe_in_the_place_of_the_log_is_refused_at_once(server_host: ServerHost, reader: bool) -> None:
+    server_host.log.parent.mkdir()
+    os.mkfifo(server_host.log)
+    end = os.open(server_host.log, os.O_RDONLY | os.O_NONBLOCK) if reader else None
+    with pytest.raises(AgentError) as refused:
+        server_host.start(SLEEP)
+    if end is not None:
+        os.close(end)
+    assert refused.value.code == "not-regular"
+    assert str(server_host.log) in refused.value.what
+    assert server_host.server.members() == set()
+
+
+def test_a_command_line_with_commands_for_the_terminal_is_shown_without_them(server_host: ServerHost) -> None:
+    stranger = server_host.stranger(LISTEN, str(server_host.port), "\x1b[2J\x07\r\u202e\nx")
+    holder = processes.listener(server_host.port)
+    assert holder is not None
+    assert holder["pid"] == stranger.pid
+    assert holder["command"].endswith(" ?[2J????x")
 
 
 def test_a_server_whose_pid_cannot_be_written_down_is_not_left_running(

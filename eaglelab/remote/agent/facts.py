@@ -12,11 +12,13 @@ from typing import Any
 
 from eaglelab.remote.agent.files import describe_file
 from eaglelab.remote.agent.journal import Journal
+from eaglelab.remote.agent.manifest import read_manifest
 from eaglelab.remote.agent.processes import listener, user_name
 from eaglelab.remote.agent.server import Server
+from eaglelab.remote.agent.tail import fingerprint
 from eaglelab.remote.agent.wire import AgentError
 
-__all__ = ["facts", "find_package"]
+__all__ = ["facts", "find_package", "known_loads", "topology"]
 
 
 _NEUTRAL = "/"
@@ -97,6 +99,21 @@ def _version(package: str) -> str:
     return "unknown"
 
 
+def topology() -> str:
+    """How the GPUs are joined, as `nvidia-smi topo -m` prints it; empty where it says nothing."""
+    try:
+        done = subprocess.run(
+            ["nvidia-smi", "topo", "-m"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=20,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.decode(errors="replace") if done.returncode == 0 else ""
+
+
 def _gpus() -> list[dict[str, str]]:
     keys = ["index", "name", "memory.total", "memory.used", "driver_version"]
     try:
@@ -125,6 +142,21 @@ def _can_append(log: str) -> bool:
     return os.access(there, os.W_OK) and os.path.isdir(there) == (there != log)
 
 
+def known_loads(journal: Journal) -> dict[str, list[float]]:
+    """How long loads took (s), by what was loaded. Only an estimate is lost with a file that is damaged."""
+    try:
+        found = journal.read("loads.json") or {}
+    except AgentError as error:
+        if error.code != "bad-state":
+            raise
+        return {}
+    return {
+        key: seconds
+        for key, seconds in found.items()
+        if isinstance(seconds, list) and seconds and all(isinstance(value, (int, float)) for value in seconds)
+    }
+
+
 def facts(
     journal: Journal,
     python: str,
@@ -150,6 +182,10 @@ def facts(
     status = server.status()
     holder = listener(port)
     log = os.path.expanduser(log)
+    try:
+        log_info = os.stat(log)
+    except OSError:
+        log_info = None
     return {
         "hostname": socket.gethostname(),
         "user": user_name(os.getuid()),
@@ -170,10 +206,12 @@ def facts(
         "port_holder": holder,
         "port_is_ours": bool(holder and holder["pid"] in status["members"]),
         "server": status,
-        "manifest": journal.read("manifest.json"),
+        "manifest": read_manifest(journal),
         "states": journal.states(),
-        "loads": journal.read("loads.json") or {},
+        "loads": known_loads(journal),
         "log": log,
         "log_writable": _can_append(log),
-        "log_size": os.path.getsize(log) if os.path.exists(log) else 0,
+        "log_size": log_info.st_size if log_info else 0,
+        "log_inode": log_info.st_ino if log_info else None,
+        "log_before": fingerprint(log, log_info.st_size) if log_info else None,
     }

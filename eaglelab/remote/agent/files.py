@@ -1,9 +1,8 @@
-"""Files of the host: read them whole, show lines of them, replace them in one step or not at all."""
+"""Files of the host, read: whole, by lines, by what they are. Nothing here waits for anybody."""
 
 from __future__ import annotations
 
 import errno
-import glob
 import hashlib
 import os
 import stat
@@ -15,16 +14,13 @@ from eaglelab.remote.agent.wire import AgentError
 
 __all__ = [
     "describe_file",
-    "fsync_folder",
+    "open_regular",
     "os_error",
     "read_bytes",
     "read_file",
-    "remove_bytecode",
-    "replace",
     "sed",
     "sha256",
-    "temporaries",
-    "write_new",
+    "sha256_of",
 ]
 
 
@@ -41,17 +37,40 @@ def os_error(error: OSError, doing: str) -> AgentError:
         errno.EACCES: ("not-writable", "permission denied"),
         errno.EPERM: ("not-writable", "operation not permitted (immutable file?)"),
         errno.ENOENT: ("no-such-file", "no such file"),
+        errno.ENOTDIR: ("no-such-file", "a part of its path is not a folder"),
+        errno.ENXIO: ("not-regular", "it is a socket, or a device that is not there"),
+        errno.ELOOP: ("not-regular", "it is a symbolic link, or its links go in a circle"),
     }
     code, text = codes.get(error.errno or 0, ("os-error", error.strerror or str(error)))
     return AgentError(code, "%s: %s" % (doing, text), path=error.filename or "")
 
 
-def read_bytes(path: str) -> bytes:
+def open_regular(path: str, flags: int = 0) -> int:
+    """A descriptor to read a regular file. Raises OSError, or AgentError `not-regular`: a pipe's end may never come."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | flags)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise AgentError("not-regular", "%s is not a regular file" % path, path=path)
+    return descriptor
+
+
+def read_bytes(path: str, flags: int = 0) -> bytes:
+    """All bytes of a regular file. Raises AgentError."""
     try:
-        with open(path, "rb") as file:
+        with os.fdopen(open_regular(path, flags), "rb") as file:
             return file.read()
     except OSError as error:
         raise os_error(error, "cannot read %s" % path) from error
+
+
+def sha256_of(path: str) -> str | None:
+    """Of the file behind `path`; None if there is none. Raises AgentError for what cannot be read, such as a folder."""
+    try:
+        return sha256(read_bytes(path))
+    except AgentError as error:
+        if error.code == "no-such-file":
+            return None
+        raise
 
 
 def read_file(path: str) -> tuple[dict[str, Any], bytes]:
@@ -61,12 +80,11 @@ def read_file(path: str) -> tuple[dict[str, Any], bytes]:
     """
     real = os.path.realpath(path)
     try:
-        info = os.stat(real)
+        with os.fdopen(open_regular(real), "rb") as file:
+            info = os.fstat(file.fileno())
+            data = file.read()
     except OSError as error:
         raise os_error(error, "cannot read %s" % real) from error
-    if not stat.S_ISREG(info.st_mode):  # looked at first: reading a pipe or a device need not end
-        raise AgentError("not-regular", "%s is not a regular file" % real, path=real)
-    data = read_bytes(real)
     described = {
         "path": real,
         "asked": path,
@@ -110,122 +128,3 @@ def sed(path: str, ranges: Sequence[Sequence[int]]) -> dict[int, str]:
     numbers = [number for first, last in ranges for number in range(first, last + 1)]
     lines = done.stdout.decode("latin-1").split("\n")
     return dict(zip(numbers, lines[:-1] if lines[-1] == "" else lines))
-
-
-def fsync_folder(folder: str) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _write_temporary(path: str, data: bytes, mode: int) -> str:
-    """A complete, synced sibling of `path` that holds `data`; removed again if it could not be completed."""
-    temporary = "%s.eaglelab-%d.tmp" % (path, os.getpid())
-    try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0), 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fchmod(file.fileno(), mode)
-            os.fsync(file.fileno())
-        with open(temporary, "rb") as file:
-            if sha256(file.read()) != sha256(data):
-                raise AgentError("write-failed", "what was written to %s is not what was sent" % temporary, path=path)
-    except Exception:
-        _unlink_quietly(temporary)
-        raise
-    return temporary
-
-
-def _unlink_quietly(path: str) -> None:
-    try:
-        os.unlink(path)
-    except OSError:
-        pass  # it never came to be, or the folder takes no change: the caller reports the first error
-
-
-def write_new(path: str, data: bytes, mode: int = 0o600) -> None:
-    """Writes `path` so that it is there whole or not at all, whatever it held before."""
-    try:
-        temporary = _write_temporary(path, data, mode)
-        try:
-            os.rename(temporary, path)
-        except OSError:
-            _unlink_quietly(temporary)
-            raise
-        fsync_folder(os.path.dirname(path))
-    except OSError as error:
-        raise os_error(error, "cannot write %s" % path) from error
-
-
-def temporaries(path: str) -> list[str]:
-    """Unfinished writes of `path` that a process which was killed has left beside it."""
-    return glob.glob(glob.escape(path) + ".eaglelab-*.tmp")
-
-
-def replace(path: str, expected: str | None, data: bytes, mode: int, uid: int, gid: int) -> None:
-    """Compare and swap: `path` becomes `data` if its sha256 is `expected` (None: there is no such file).
-
-    A link stays a link: the file behind it is what is swapped. Its other hard links keep the old bytes.
-    Mode and owner are those given, extended attributes (ACL, SELinux context) those of the old file. The new file is
-    complete and synced beside the old one before one rename puts it in place, so a reader sees the old or the new.
-    Raises AgentError `changed` if somebody else wrote the file since it was read.
-    """
-    real = os.path.realpath(path)
-    try:
-        temporary = _write_temporary(real, data, mode)
-        try:
-            info = os.stat(temporary)
-            if (info.st_uid, info.st_gid) != (uid, gid):
-                os.chown(temporary, uid, gid)
-                os.chmod(temporary, mode)  # chown clears set-id bits
-            if expected is not None:
-                _copy_attributes(real, temporary)
-            found = sha256(read_bytes(real)) if os.path.lexists(real) else None
-            if found != expected:
-                raise AgentError(
-                    "changed",
-                    "%s was changed by somebody else: its sha256 is %s, expected %s" % (path, found, expected),
-                    path=path,
-                )
-            os.rename(temporary, real)
-        except Exception:
-            _unlink_quietly(temporary)
-            raise
-        fsync_folder(os.path.dirname(real))
-    except OSError as error:
-        raise os_error(error, "cannot write %s" % path) from error
-
-
-def _copy_attributes(source: str, target: str) -> None:
-    """Gives `target` the extended attributes of `source`, and takes from it the ACL that a folder hands down."""
-    if not hasattr(os, "listxattr"):
-        return
-    try:
-        wanted = {name: os.getxattr(source, name) for name in os.listxattr(source)}
-        there = {name: os.getxattr(target, name) for name in os.listxattr(target)}
-    except OSError as error:
-        if error.errno == errno.ENOTSUP:
-            return
-        raise
-    for name in there:
-        if name not in wanted and not name.startswith("security."):
-            os.removexattr(target, name)
-    for name, value in wanted.items():
-        if there.get(name) != value:
-            os.setxattr(target, name, value)
-
-
-def remove_bytecode(path: str) -> None:
-    """Deletes compiled forms of a module: Python trusts them by time and size, which a quick edit can keep."""
-    folder, name = os.path.split(os.path.realpath(path))
-    stem = glob.escape(os.path.splitext(name)[0])
-    for compiled in glob.glob(os.path.join(glob.escape(folder), "__pycache__", stem + ".*.pyc")):
-        try:
-            os.unlink(compiled)
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            raise os_error(error, "cannot remove stale bytecode %s" % compiled) from error

@@ -14,6 +14,10 @@ from eaglelab.remote.agent.wire import AgentError, Beat
 __all__ = ["generate", "request"]
 
 
+_MOST_BODY = 64 << 20
+"""Bytes of an answer; whoever has the server's port may send without end."""
+
+
 def _headers(key: str | None) -> dict[str, str]:
     headers = {"Content-Type": "application/json"}
     if key:
@@ -29,7 +33,7 @@ def request(
     try:
         connection.request(method, path, json.dumps(body) if body is not None else None, _headers(key))
         with connection.getresponse() as response:
-            text = response.read().decode(errors="replace")
+            text = response.read(_MOST_BODY).decode(errors="replace")
     except ConnectionRefusedError:
         return {"error": "refused"}
     except socket.timeout:  # TimeoutError itself only from Python 3.10 on
@@ -40,7 +44,7 @@ def request(
         connection.close()
     try:
         parsed = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         parsed = text[:2000]
     return {"status": response.status, "body": parsed}
 

@@ -9,24 +9,16 @@ from __future__ import annotations
 
 import os
 import time
-import warnings
 from typing import Any
 
-from eaglelab.remote.agent.files import (
-    fsync_folder,
-    os_error,
-    read_bytes,
-    remove_bytecode,
-    replace,
-    sha256,
-    temporaries,
-    write_new,
-)
+from eaglelab.remote.agent.contents import must_compile
+from eaglelab.remote.agent.files import os_error, read_bytes, sha256, sha256_of
 from eaglelab.remote.agent.manifest import manifest_entries, read_manifest
 from eaglelab.remote.agent.state import StateFolder
 from eaglelab.remote.agent.wire import AgentError
+from eaglelab.remote.agent.writing import fsync_folder, remove_bytecode, replace, temporaries, write_new
 
-__all__ = ["Journal", "parse_contents"]
+__all__ = ["Journal"]
 
 
 class Journal(StateFolder):
@@ -38,9 +30,11 @@ class Journal(StateFolder):
     def original(self, digest: str) -> bytes:
         """The stored original; refused if its bytes are no longer what its name says."""
         path = self._object(digest)
-        if not os.path.exists(path):
-            raise AgentError("backup-damaged", "the stored original %s is gone" % path, path=path)
-        data = read_bytes(path)
+        try:
+            data = read_bytes(path)
+        except AgentError as error:
+            what = "is gone" if error.code == "no-such-file" else "cannot be read: %s" % error.what
+            raise AgentError("backup-damaged", "the stored original %s %s" % (path, what), path=path) from error
         if sha256(data) != digest:
             raise AgentError("backup-damaged", "the stored original %s no longer has its sha256" % path, path=path)
         return data
@@ -105,7 +99,7 @@ class Journal(StateFolder):
         Only a file that holds nothing of ours can be a new original; all else is somebody's edit of a patched file.
         """
         path, found = file["path"], file["found"]
-        if found is None or found != file["original"] or found in earlier["patched"] or _digest(path) != found:
+        if found is None or found != file["original"] or found in earlier["patched"] or sha256_of(path) != found:
             raise AgentError(
                 "changed",
                 "%s: the journal of this host holds the original %s, the plan starts from %s"
@@ -117,12 +111,12 @@ class Journal(StateFolder):
     def _store(self, path: str, original: str, data: bytes | None, known: bool) -> None:
         """`known`: the manifest says that it was stored before."""
         stored = self._object(original)
-        there = os.path.exists(stored)
-        if there and sha256(read_bytes(stored)) == original:
+        now = sha256_of(stored)
+        if now == original:
             return
         data = read_bytes(path) if data is None else data
         if sha256(data) != original:
-            if there or known:
+            if now is not None or known:
                 self.original(original)  # says that it is damaged or gone: there is nothing to mend it with
             raise AgentError("changed", "%s is no longer the file that was planned" % path, path=path)
         write_new(stored, data, 0o400)
@@ -136,7 +130,7 @@ class Journal(StateFolder):
         for path, data in contents.items():
             if path not in entries or sha256(data) not in entries[path]["patched"]:
                 raise AgentError("no-backup", "%s was not backed up for this patch" % path, path=path)
-            _must_compile(path, data)
+            must_compile(path, data)
         done: list[dict[str, Any]] = []
         for path, data in contents.items():
             try:
@@ -148,7 +142,7 @@ class Journal(StateFolder):
         return done
 
     def _swap(self, run: str, entry: dict[str, Any], data: bytes) -> dict[str, Any]:
-        path, wanted, now = entry["path"], sha256(data), _digest(entry["path"])
+        path, wanted, now = entry["path"], sha256(data), sha256_of(entry["path"])
         if now == wanted:
             remove_bytecode(path)
             return {"path": path, "from": now, "to": wanted, "changed": False}
@@ -209,7 +203,7 @@ class Journal(StateFolder):
         self.remove("manifest.json")
 
     def _restore(self, run: str, entry: dict[str, Any]) -> dict[str, Any]:
-        path, original, now = entry["path"], entry["original"], _digest(entry["path"])
+        path, original, now = entry["path"], entry["original"], sha256_of(entry["path"])
         _sweep_temporaries(path)
         result = {"path": path, "original": original, "found": now, "state": "original"}
         if now == original:
@@ -248,22 +242,26 @@ class Journal(StateFolder):
         return "restored"
 
     def states(self) -> list[dict[str, Any]]:
-        """Every file of the manifest and what it is now: original, patched, foreign or missing."""
-        found = []
-        for entry in manifest_entries(self):
-            now = _digest(entry["path"])
-            if now == entry["original"]:
-                state = "original"
-            elif now in entry["patched"]:
-                state = "patched"
-            else:
-                state = "missing" if now is None else "foreign"
-            found.append({"path": entry["path"], "state": state, "sha256": now, "original": entry["original"]})
-        return found
+        """Every file of the manifest and what it is now: original, patched, foreign or missing.
+
+        What cannot be read (a folder in its place, a bad disk) is foreign, with its `problem`.
+        """
+        return [_state(entry) for entry in manifest_entries(self)]
 
 
-def _digest(path: str) -> str | None:
-    return sha256(read_bytes(path)) if os.path.exists(path) else None
+def _state(entry: dict[str, Any]) -> dict[str, Any]:
+    found = {"path": entry["path"], "state": "foreign", "sha256": None, "original": entry["original"]}
+    try:
+        now = sha256_of(entry["path"])
+    except AgentError as error:
+        return dict(found, problem=error.what)
+    if now == entry["original"]:
+        state = "original"
+    elif now in entry["patched"]:
+        state = "patched"
+    else:
+        state = "missing" if now is None else "foreign"
+    return dict(found, state=state, sha256=now)
 
 
 def _sweep_temporaries(path: str) -> None:
@@ -271,29 +269,5 @@ def _sweep_temporaries(path: str) -> None:
     for left in temporaries(os.path.realpath(path)):
         try:
             os.unlink(left)
-        except OSError as error:
-            raise os_error(error, "cannot remove %s" % left) from error
-
-
-def _must_compile(path: str, data: bytes) -> None:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what SGLang's own lines are warned about is nothing new
-            compile(data, path, "exec", dont_inherit=True)
-    except (SyntaxError, ValueError, RecursionError) as error:
-        raise AgentError(
-            "does-not-compile", "the server's Python cannot compile the patched %s: %s" % (path, error), path=path
-        ) from error
-
-
-def parse_contents(files: list[dict[str, Any]], data: bytes) -> dict[str, bytes]:
-    """Path -> bytes from the sizes in `files` and the raw bytes of the frame, checked against each sha256."""
-    contents: dict[str, bytes] = {}
-    at = 0
-    for file in files:
-        piece = data[at : at + file["size"]]
-        at += file["size"]
-        if sha256(piece) != file["sha256"]:
-            raise AgentError("transfer-damaged", "the bytes for %s arrived damaged" % file["path"], path=file["path"])
-        contents[file["path"]] = piece
-    return contents
+        except OSError:
+            continue  # it is in nobody's way

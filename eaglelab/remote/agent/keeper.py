@@ -9,17 +9,34 @@ import json
 import os
 import signal
 import socket
+import stat
 import subprocess
 import time
 from typing import Any
 
+from eaglelab.remote.agent.files import os_error
 from eaglelab.remote.agent.processes import started
 from eaglelab.remote.agent.state import StateFolder
 from eaglelab.remote.agent.wire import AgentError
 
-__all__ = ["launch"]
+__all__ = ["detach", "launch", "open_log"]
 
 _READY, _GO = b"ready\n", b"go\n"
+
+
+def open_log(path: str) -> int:
+    """A descriptor at the end of the server's log, which is made if need be. Raises AgentError."""
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        # Without O_NONBLOCK a pipe would be waited for until somebody reads it.
+        out = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK, 0o644)
+    except OSError as error:
+        raise os_error(error, "cannot write the server log %s" % path) from error
+    if not stat.S_ISREG(os.fstat(out).st_mode):
+        os.close(out)
+        raise AgentError("not-regular", "the server log %s is not a regular file" % path, path=path)
+    os.set_blocking(out, True)
+    return out
 
 
 def launch(
@@ -69,11 +86,7 @@ def _keep(
     agent: socket.socket,
 ) -> None:
     """The keeper's whole life."""
-    os.setsid()
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for target, source in ((0, nothing), (1, out), (2, out)):
-        os.dup2(source, target)
-    _close_all_but(agent.fileno())
+    detach(out, agent.fileno())
     agent.sendall(_READY)
     if agent.recv(len(_GO)) != _GO:
         return
@@ -116,8 +129,12 @@ def _tell(agent: socket.socket, answer: dict[str, Any]) -> None:
         pass  # the agent is gone; the record says it all
 
 
-def _close_all_but(kept: int) -> None:
-    """The agent's other descriptors, its lock above all, must not live on in here."""
+def detach(out: int, kept: int) -> None:
+    """A session of its own, output to `out`. The agent's other descriptors, its lock above all, do not live on in here."""
+    os.setsid()
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for target, source in ((0, nothing), (1, out), (2, out)):
+        os.dup2(source, target)
     for name in os.listdir("/proc/self/fd"):
         if int(name) > 2 and int(name) != kept:
             try:

@@ -9,14 +9,17 @@ import sys
 import traceback
 from typing import Any, BinaryIO
 
-from eaglelab.remote.agent.facts import facts
-from eaglelab.remote.agent.files import os_error, read_file, sed
+from eaglelab.remote.agent.contents import parse_contents
+from eaglelab.remote.agent.facts import facts, known_loads, topology
+from eaglelab.remote.agent.files import read_file, sed
+from eaglelab.remote.agent.flocks import FolderLocks
 from eaglelab.remote.agent.http import generate, request
-from eaglelab.remote.agent.journal import Journal, parse_contents
+from eaglelab.remote.agent.journal import Journal
 from eaglelab.remote.agent.lock import Lock
-from eaglelab.remote.agent.manifest import read_manifest
+from eaglelab.remote.agent.manifest import manifest_entries, read_manifest
 from eaglelab.remote.agent.server import Server
 from eaglelab.remote.agent.state import state_folder
+from eaglelab.remote.agent.tail import digest_range, read_tail
 from eaglelab.remote.agent.wire import READY, AgentError, Reply, encode_frame, read_frame
 
 __all__ = ["Agent", "serve"]
@@ -27,7 +30,9 @@ _IDLE_S = 300
 """An agent that hears nothing for so long ends and lets go of the lock: a controller that lost its power or its
 network says no goodbye, and sshd would wait for it for hours."""
 
-_UNDER_LOCK = frozenset({"backup", "apply", "rollback", "start", "stop", "stop_foreign", "loaded"})
+_UNDER_LOCK = frozenset(
+    {"backup", "apply", "rollback", "start", "stop", "stop_foreign", "keep", "loaded", "load_start", "load_stop"}
+)
 """Operations that change the host: one operator at a time."""
 
 
@@ -45,13 +50,18 @@ class Agent:
         self.journal = journal
         self.out = out
         self.server = Server(journal)
+        self.loads = self.server.loads
         self.lock = Lock(journal)
+        self.folders = FolderLocks()
 
     def op_facts(self, **about: Any) -> Any:
         return facts(self.journal, **about)
 
-    def op_lock(self, holder: dict[str, Any]) -> Any:
-        self.lock.take(holder)
+    def op_lock(self, holder: dict[str, Any], steal: bool = False) -> Any:
+        return {"before": self.lock.take(holder, steal)}
+
+    def op_doing(self, text: str) -> Any:
+        self.lock.doing(text)
         return {}
 
     def op_read(self, path: str) -> Any:
@@ -69,19 +79,31 @@ class Agent:
         originals: list[dict[str, Any]],
         data: bytes = b"",
     ) -> Any:
+        self.folders.hold(file["path"] for file in files)
         return self.journal.backup(run, patch, by, files, parse_contents(originals, data))
 
     def op_apply(self, run: str, files: list[dict[str, Any]], data: bytes = b"") -> Any:
+        self.folders.hold(file["path"] for file in files)
         return {"files": self.journal.apply(run, parse_contents(files, data))}
 
     def op_rollback(self, run: str) -> Any:
+        self._hold_known()
         return self.journal.rollback(run)
 
     def op_start(self, **what: Any) -> Any:
+        self._hold_known()
         return self.server.start(**what)
 
+    def _hold_known(self) -> None:
+        self.folders.hold(entry["path"] for entry in manifest_entries(self.journal))
+
     def op_status(self) -> Any:
-        return dict(self.server.status(), manifest=read_manifest(self.journal), states=self.journal.states())
+        return dict(
+            self.server.status(),
+            lock=self.lock.holder(),
+            manifest=read_manifest(self.journal),
+            states=self.journal.states(),
+        )
 
     def op_stop(self, run: str, grace: float) -> Any:
         return self.server.stop(run, grace, self.beat)
@@ -89,29 +111,29 @@ class Agent:
     def op_stop_foreign(self, run: str, port: int, grace: float) -> Any:
         return self.server.stop_foreign(run, port, grace, self.beat)
 
-    def op_poll(self, path: str, offset: int, http: dict[str, Any]) -> Any:
+    def op_poll(
+        self, path: str, offset: int, http: dict[str, Any], inode: int | None = None, before: str | None = None
+    ) -> Any:
         """One look at a starting server: its process, its health, what it wrote since `offset`."""
         health = request(http["host"], http["port"], "GET", http["path"], None, http["key"], http["timeout"])
-        tail, written = self.op_tail(path, offset, _CHUNK)
+        tail, written = self.op_tail(path, offset, _CHUNK, inode, before)
         return dict(self.server.status(), health=health, **tail), written
 
-    def op_tail(self, path: str, offset: int, limit: int) -> Reply:
-        """Bytes of a file from `offset` on; from its start if it has become shorter (rotated or truncated)."""
-        path = os.path.expanduser(path)
-        if not os.path.exists(path):
-            return {"size": 0, "inode": 0, "offset": 0}, b""
-        try:
-            with open(path, "rb") as file:
-                info = os.fstat(file.fileno())
-                start = offset if offset <= info.st_size else 0
-                file.seek(start)
-                return {"size": info.st_size, "inode": info.st_ino, "offset": start}, file.read(min(limit, _CHUNK))
-        except OSError as error:
-            raise os_error(error, "cannot read %s" % path) from error
+    def op_tail(self, path: str, offset: int, limit: int, inode: int | None = None, before: str | None = None) -> Reply:
+        return read_tail(path, offset, limit, inode, before, self.server.outputs())
+
+    def op_digest(self, path: str, offset: int, end: int, inode: int | None = None) -> Any:
+        return digest_range(path, offset, end, inode, self.beat, self.server.outputs())
+
+    def op_keep(self, suffix: str, data: bytes = b"") -> Any:
+        return {"path": self.journal.keep(suffix, data)}
+
+    def op_topology(self) -> Any:
+        return {"text": topology()}
 
     def op_loaded(self, key: str, seconds: float) -> Any:
         """Remembers how long a load took, for the estimate of the next one."""
-        loads = self.journal.read("loads.json") or {}
+        loads = known_loads(self.journal)
         loads[key] = (loads.get(key, []) + [round(seconds, 1)])[-5:]
         self.journal.write("loads.json", loads)
         return {}
@@ -124,6 +146,15 @@ class Agent:
 
     def op_generate(self, **what: Any) -> Any:
         return generate(beat=self.beat, **what)
+
+    def op_load_start(self, **what: Any) -> Any:
+        return self.loads.start(**what)
+
+    def op_load_poll(self, **what: Any) -> Reply:
+        return self.loads.poll(**what)
+
+    def op_load_stop(self, **what: Any) -> Any:
+        return self.loads.stop(**what)
 
     def beat(self, news: dict[str, Any]) -> None:
         self.send({"beat": news})

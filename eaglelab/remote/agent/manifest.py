@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import shlex
 from typing import Any
 
+from eaglelab.remote.agent.files import open_regular
 from eaglelab.remote.agent.state import StateFolder
 from eaglelab.remote.agent.wire import AgentError
 
@@ -22,12 +26,20 @@ _ENTRY: dict[str, Any] = {
 
 
 def read_manifest(state: StateFolder) -> dict[str, Any] | None:
-    """The manifest; None if there is none. Raises `bad-state` where it is not as a backup writes it."""
-    found = state.read("manifest.json", "run", "files")
-    if found is not None and not (isinstance(found["files"], list) and all(map(_is_entry, found["files"]))):
-        path = os.path.join(state.folder, "manifest.json")
+    """The manifest; None if there is none.
+
+    Raises `bad-state` where it is not as a backup writes it; `mend` then says how to go on by hand.
+    """
+    path = os.path.join(state.folder, "manifest.json")
+    try:
+        found = state.read("manifest.json", "run", "files")
+        if found is None or _is_manifest(found):
+            return found
         raise AgentError("bad-state", "%s: not every file in it has %s" % (path, ", ".join(_ENTRY)), path=path)
-    return found
+    except AgentError as error:
+        if error.code == "bad-state":
+            error.details["mend"] = _by_hand(state)
+        raise
 
 
 def manifest_entries(state: StateFolder) -> list[dict[str, Any]]:
@@ -36,7 +48,65 @@ def manifest_entries(state: StateFolder) -> list[dict[str, Any]]:
     return [] if found is None else list(found["files"])
 
 
+def _is_manifest(found: dict[str, Any]) -> bool:
+    # The run names a file of the history, and an original's sha256 one of the objects: neither may lead elsewhere.
+    named = isinstance(found["run"], str) and re.match(r"[\w.-]+\Z", found["run"]) is not None
+    return named and isinstance(found["files"], list) and all(map(_is_entry, found["files"]))
+
+
 def _is_entry(entry: Any) -> bool:
-    return isinstance(entry, dict) and all(
+    if not isinstance(entry, dict) or not all(
         key in entry and isinstance(entry[key], kind) for key, kind in _ENTRY.items()
-    )
+    ):
+        return False
+    return _is_original(entry["path"], entry["original"]) and all(map(_is_sha256, entry["patched"]))
+
+
+def _is_original(path: Any, original: Any) -> bool:
+    return isinstance(path, str) and os.path.isabs(path) and (original is None or _is_sha256(original))
+
+
+def _is_sha256(digest: Any) -> bool:
+    return isinstance(digest, str) and re.match(r"[0-9a-f]{64}\Z", digest) is not None
+
+
+_LATEST = 1 << 20
+"""Bytes of the journal's end in which the backups are looked for; a backup takes some hundred."""
+
+
+def _by_hand(state: StateFolder) -> str:
+    """Commands that put the originals back without a manifest, from what the journal says was stored last."""
+    commands = []
+    for path, original in _stored(state).items():
+        stored = os.path.join(state.folder, "objects", original or "")
+        if original is None:
+            commands.append("rm -f %s" % shlex.quote(path))
+        elif os.path.exists(stored):
+            # Into the file that is there, so that its mode and its owner stay.
+            commands.append("cat %s > %s" % (shlex.quote(stored), shlex.quote(path)))
+    damaged = shlex.quote(os.path.join(state.folder, "manifest.json"))
+    return " && ".join(commands + ["mv %s %s.damaged" % (damaged, damaged)])
+
+
+def _stored(state: StateFolder) -> dict[str, str | None]:
+    """Path -> sha256 of its original, by the backups in the journal since the last rollback that left nothing behind."""
+    found: dict[str, str | None] = {}
+    for line in _latest_lines(os.path.join(state.folder, "journal.jsonl")):
+        try:
+            note = json.loads(line)
+            if note["op"] == "backup":
+                found.update({path: original for path, original in note["files"] if _is_original(path, original)})
+            elif note["op"] == "rollback" and all(became not in ("foreign", "failed") for _, became in note["files"]):
+                found.clear()
+        except (ValueError, TypeError, KeyError, RecursionError):
+            continue  # half a line, or somebody else's
+    return found
+
+
+def _latest_lines(path: str) -> list[bytes]:
+    try:
+        with os.fdopen(open_regular(path, os.O_NOFOLLOW), "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _LATEST))
+            return file.read(_LATEST).splitlines()
+    except (OSError, AgentError):
+        return []

@@ -137,7 +137,10 @@ def describe(pid: int) -> dict[str, Any]:
         uid = os.stat("/proc/%d" % pid).st_uid
     except OSError:
         return {"pid": pid, "user": "?", "command": "(gone)"}
-    return {"pid": pid, "user": user_name(uid), "command": " ".join(without_secrets(words))[:500]}
+    shown = " ".join(without_secrets(words))[:500]
+    # Another user's command line goes to our user's terminal: it may hold commands for that.
+    printable = "".join(letter if letter.isprintable() else "?" for letter in shown)
+    return {"pid": pid, "user": user_name(uid), "command": printable}
 
 
 def user_name(uid: int) -> str:

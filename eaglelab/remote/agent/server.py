@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import time
-from typing import Any, Callable
+from typing import Any, Callable, Iterator
 
-from eaglelab.remote.agent.files import os_error
-from eaglelab.remote.agent.keeper import launch
+from eaglelab.remote.agent.keeper import launch, open_log
+from eaglelab.remote.agent.load import Loads
 from eaglelab.remote.agent.processes import (
     boot_id,
     descendants,
@@ -19,18 +19,16 @@ from eaglelab.remote.agent.processes import (
     session_members,
     start_ticks,
     without_secrets,
-    writes_to,
 )
+from eaglelab.remote.agent.record import is_process_of, lives, read_exit, read_record, same_process, set_aside
 from eaglelab.remote.agent.state import StateFolder
+from eaglelab.remote.agent.tail import fingerprint
 from eaglelab.remote.agent.wire import AgentError, Beat
 
 __all__ = ["MARK", "Server"]
 
 MARK = "EAGLELAB_SERVER"
 """Environment variable that every process of a server of ours inherits; its value is the state folder."""
-
-_RECORD = tuple("run port log log_offset log_device log_inode boot session session_start pid pid_start".split())  # noqa: SIM905
-"""Without these a record proves nothing about any process."""
 
 _KILL_S = 15.0
 _KEEPER_S = 5.0
@@ -49,20 +47,31 @@ class Server:
         self.state = state
         self.clock = clock
         self.sleep = sleep
+        self.loads = Loads(state, clock, sleep)
         self._keepers: set[int] = set()
 
     def record(self) -> dict[str, Any] | None:
-        return self.state.read("server.json", *_RECORD)
+        """None if there is none, or none that can be read."""
+        return read_record(self.state)[0]
+
+    def outputs(self) -> Iterator[str]:
+        """Ways to what our server writes that need no name of it."""
+        for pid in sorted(self.members()):
+            yield "/proc/%d/fd/1" % pid
 
     def members(self) -> set[int]:
         """Living processes of our server: its session, and what left the session but carries our mark."""
         self._reap()
         found = marked("%s=%s" % (MARK, self.state.folder))
-        record = self.record()
+        record, damaged = read_record(self.state)
+        if damaged:
+            # Nothing names the session: what our processes started is ours, also where it hides its environment.
+            for pid in list(found):
+                found |= descendants(pid)
         if record and record["boot"] == boot_id():
             known = set(found)
             found |= session_members(
-                record["session"], record["session_start"], lambda pid: pid in known or _is_ours(record, pid)
+                record["session"], record["session_start"], lambda pid: pid in known or is_process_of(record, pid)
             )
         found.discard(os.getpid())
         return found
@@ -89,13 +98,11 @@ class Server:
         self._must_be_startable(port)
         self.state.open()
         self.state.remove("server.exit.json")
+        if read_record(self.state)[1]:
+            set_aside(self.state)
         shown = without_secrets(command)
         self.state.note("start", run=run, command=shown, log=log)
-        try:
-            os.makedirs(os.path.dirname(log), exist_ok=True)
-            out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        except OSError as error:
-            raise os_error(error, "cannot write the server log %s" % log) from error
+        out = open_log(log)
         try:
             info = os.fstat(out)
             record = dict(
@@ -108,6 +115,7 @@ class Server:
                 log_offset=info.st_size,
                 log_inode=info.st_ino,
                 log_device=info.st_dev,
+                log_before=fingerprint(log, info.st_size),
                 port=port,
                 boot=boot_id(),
                 time=time.time(),
@@ -148,12 +156,16 @@ class Server:
             self.sleep(0.02)  # its keeper is about to start it
 
     def status(self) -> dict[str, Any]:
-        """What is known of our server: record, whether its first process lives, how it ended, all living members."""
+        """What is known of our server: record, whether its first process lives, how it ended, all living members.
+
+        `damaged` says what is wrong with a record that cannot be read; the members are then those that carry our mark.
+        """
         self._reap()
-        record = self.record()
-        alive = _lives(record)
+        record, damaged = read_record(self.state)
+        alive = lives(record)
         return {
             "record": record,
+            "damaged": damaged,
             "alive": alive,
             "exit": None if alive else self._how_it_ended(record),
             "members": sorted(self.members()),
@@ -163,8 +175,8 @@ class Server:
         """The keeper writes it down a moment after the end; None if it cannot any more."""
         deadline = self.clock() + 2.0
         while True:
-            keeper_lives = record is not None and _same(record["session"], record["session_start"], record)
-            ended = self.state.read("server.exit.json")
+            keeper_lives = record is not None and same_process(record["session"], record["session_start"], record)
+            ended = read_exit(self.state)
             if ended is not None or not keeper_lives or self.clock() >= deadline:
                 return ended
             self.sleep(0.01)
@@ -175,19 +187,28 @@ class Server:
         Returns stopped (processes that were there), how (`none`, `term`, `kill`), seconds. Raises `not-stopped` with
         the processes, the port or the GPU memory that stayed.
         """
-        began, record, there = self.clock(), self.record(), self.members()
+        self.loads.end_all(beat)
+        began, there = self.clock(), self.members()
+        record, damaged = read_record(self.state)
         how = "none"
         if there:
             gpu = set(gpu_processes() or {}) & there
             holder = listener(record["port"]) if record else None
             port = record["port"] if record and holder and holder["pid"] in there else None
             self.state.note_if_possible("stop", run=run, pids=sorted(there))
-            first = record["pid"] if record and _lives(record) else None
+            first = record["pid"] if record and lives(record) else None
             how = self._end(self.members, first, record["session"] if record else None, grace, beat)
             self._must_be_free(port, gpu, beat)
             self.state.note_if_possible("stopped", run=run, how=how)
+        if damaged:
+            set_aside(self.state)
         self.state.remove("server.json")
-        return {"stopped": sorted(there), "how": how, "seconds": round(self.clock() - began, 3)}
+        return {
+            "stopped": sorted(there),
+            "how": how,
+            "seconds": round(self.clock() - began, 3),
+            "damaged": damaged,
+        }
 
     def stop_foreign(self, run: str, port: int, grace: float, beat: Beat) -> dict[str, Any]:
         """Stops the server that listens on `port` though it is not ours: the user asked for it by name (--takeover)."""
@@ -201,6 +222,7 @@ class Server:
         def left() -> set[int]:
             return {pid for pid, start in tree.items() if start is not None and start_ticks(pid) == start}
 
+        self.loads.end_all(beat)
         self.state.note("takeover", run=run, port=port, holder=holder)
         there = left()
         how = self._end(left, holder["pid"], None, grace, beat)
@@ -260,24 +282,6 @@ class Server:
         for pid in list(self._keepers):
             if os.waitpid(pid, os.WNOHANG)[0]:
                 self._keepers.discard(pid)
-
-
-def _same(pid: int | None, start: int | None, record: dict[str, Any]) -> bool:
-    """Whether a process of the record lives. A pid alone says nothing: it may be another's by now."""
-    if pid is None or start is None or record["boot"] != boot_id():
-        return False
-    return start_ticks(pid) == start
-
-
-def _lives(record: dict[str, Any] | None) -> bool:
-    return record is not None and _same(record["pid"], record["pid_start"], record)
-
-
-def _is_ours(record: dict[str, Any], pid: int) -> bool:
-    """Proof by more than a number: it is the server's first process, or it writes to the server's log."""
-    if pid == record["pid"] and start_ticks(pid) == record["pid_start"]:
-        return True
-    return writes_to(pid, record["log_device"], record["log_inode"])
 
 
 def _signal(pid: int, number: int) -> None:

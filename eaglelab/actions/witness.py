@@ -1,0 +1,152 @@
+"""What else tells of a measurement beside its requests: the probe's records, the log, what the server says of itself."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Any
+
+from eaglelab.actions.generate import flush_probe
+from eaglelab.actions.pull import fetch, read_from
+from eaglelab.actions.serve import end_of, probe_files
+from eaglelab.context import Context, LogMark
+from eaglelab.profile.bench import BenchResult, summarise_bench
+from eaglelab.profile.checks import check_accept_lengths, probe_cost
+from eaglelab.profile.findings import Finding
+from eaglelab.profile.log_report import LogCollector, LogReport
+from eaglelab.profile.measurement import Evidence, examine
+from eaglelab.profile.measurement_set import Measurement
+from eaglelab.profile.pooling import Estimate, rounds_of
+from eaglelab.profile.records import CycleBlock, read_records
+
+__all__ = ["Witness", "begin", "examined"]
+
+_CLIENT_BUSY = 0.5
+"""Above this share of its time at work the client itself may be what limits a figure (docs/load.md)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Witness:
+    """From where on the log and the probe's files tell of one measurement. `folder`: where in the bundle they go."""
+
+    folder: PurePosixPath
+    log: LogMark
+    probe: tuple[LogMark, ...]
+
+
+def begin(context: Context, folder: PurePosixPath, *, going_on: bool) -> Witness:
+    """Marks the files, after the probe has written out what came before. `going_on`: as they were marked at its begin."""
+    name = str(folder / "marks.json")
+    earlier = context.bundle.read(name) if going_on else None
+    if earlier is not None:
+        return Witness(folder, LogMark(**earlier["log"]), tuple(LogMark(**mark) for mark in earlier["probe"]))
+    flush_probe(context)
+    log = end_of(context, context.log.path, context.log.inode)
+    witness = Witness(folder, log, tuple(end_of(context, path) for path in probe_files(context)))
+    marks = {"log": dataclasses.asdict(log), "probe": [dataclasses.asdict(mark) for mark in witness.probe]}
+    context.bundle.json(name, marks)
+    return witness
+
+
+def examined(
+    context: Context,
+    results: Sequence[BenchResult],
+    witness: Witness,
+    *,
+    one_load: bool,
+    flushed: bool,
+    random_prompts: bool,
+    end: Mapping[str, Any] | None,
+) -> list[Measurement]:
+    """Every result with all that can be checked of it. `end` is the load's own account of itself."""
+    blocks, log = _blocks(context, witness), _log(context, witness)
+    info, metrics = _server_info(context), _metrics(context)
+    about = list(_about_all(results, end))
+    found = []
+    for result in results:
+        seen = result.profiled and result.steps is not None
+        known = examine(
+            Evidence(
+                result,
+                blocks if seen else (),
+                log.decode if seen else (),
+                log.decode_after_idle if seen else 0,
+                one_load=one_load,
+                flushed=flushed,
+                random_prompts=random_prompts,
+                server_info=info if seen else None,
+                metrics=metrics if seen else None,
+            )
+        )
+        own = [finding for steps, finding in about if steps == result.steps and seen]
+        found.append(Measurement(result, (*known.findings, *own), known.readings))
+    return found
+
+
+def _blocks(context: Context, witness: Witness) -> list[CycleBlock]:
+    """Those that the probe has written since the mark; the files themselves are kept in the bundle."""
+    marks = {mark.path: mark for mark in witness.probe}
+    lines: list[bytes] = []
+    for path in probe_files(context):
+        name = str(witness.folder / "probe" / PurePosixPath(path).name)
+        fetch(context, marks.get(path, LogMark(path, 0)), name)
+        lines += (context.bundle.folder / name).read_bytes().splitlines()
+    return read_records(lines).blocks
+
+
+def _log(context: Context, witness: Witness) -> LogReport:
+    collector, rest = LogCollector(), b""
+    for _, piece in read_from(context, witness.log):
+        *whole, rest = (rest + piece).split(b"\n")
+        for line in whole:
+            collector.feed(line)
+    return collector.report()
+
+
+def _get(context: Context, path: str) -> Any:
+    answer = context.client.call(
+        "http",
+        host=context.server_address,
+        port=context.port,
+        method="GET",
+        path=path,
+        body=None,
+        key=context.api_key,
+        timeout=10.0,
+    )
+    return answer.get("body") if answer.get("status") == 200 else None
+
+
+def _server_info(context: Context) -> Mapping[str, Any] | None:
+    """Asked anew: its averages run on. The new endpoint first, then the one of older releases."""
+    bodies = (_get(context, path) for path in ("/server_info", "/get_server_info"))
+    return next((body for body in bodies if isinstance(body, dict)), None)
+
+
+def _metrics(context: Context) -> str | None:
+    body = _get(context, "/metrics")
+    return body if isinstance(body, str) else None
+
+
+def _about_all(results: Sequence[BenchResult], end: Mapping[str, Any] | None) -> Iterator[tuple[int | None, Finding]]:
+    """What several results say together, each with the steps that it is about."""
+    rates: dict[tuple[int | None, bool], dict[int, float]] = defaultdict(dict)
+    lengths: dict[int, Estimate] = {}
+    for result in results:
+        rates[result.steps, result.profiled] = {each.number: each.tok_s for each in rounds_of(result.requests)}
+        accepted = summarise_bench(result).acceptance
+        if accepted is not None and result.steps is not None and not result.profiled:
+            lengths[result.steps] = accepted
+    counts = sorted({result.steps for result in results if result.steps is not None})
+    for steps in counts:
+        if rates[steps, True]:
+            yield steps, probe_cost(rates[steps, False], rates[steps, True])
+    for finding in check_accept_lengths(lengths):
+        yield counts[-1], finding
+    busy = ((end or {}).get("client") or {}).get("busy_share")
+    if busy is not None and busy > _CLIENT_BUSY:
+        what = f"The client was at work for {100 * busy:.0f} % of the time: figures may be its own limit, not the server's."
+        for steps in counts:
+            yield steps, Finding("client-limited", "warning", what, {"busy_share": busy})

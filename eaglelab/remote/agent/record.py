@@ -1,0 +1,63 @@
+"""What is written down of the server: who it is, how it ended, and which living process that proves to be it."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from eaglelab.remote.agent.processes import boot_id, start_ticks, writes_to
+from eaglelab.remote.agent.state import StateFolder
+from eaglelab.remote.agent.wire import AgentError
+
+__all__ = ["is_process_of", "lives", "read_exit", "read_record", "same_process", "set_aside"]
+
+_RECORD = tuple("run port log log_offset log_device log_inode boot session session_start pid pid_start".split())  # noqa: SIM905
+"""Without these a record proves nothing about any process."""
+
+
+def read_record(state: StateFolder) -> tuple[dict[str, Any] | None, str | None]:
+    """The record, None if there is none; and what is wrong with it where it is damaged, which counts as none."""
+    try:
+        return state.read("server.json", *_RECORD), None
+    except AgentError as error:
+        if error.code != "bad-state":
+            raise
+        return None, error.what
+
+
+def read_exit(state: StateFolder) -> dict[str, Any] | None:
+    """How the server ended; None if that was not written down, or is damaged."""
+    try:
+        return state.read("server.exit.json", "pid", "code", "signal")
+    except AgentError as error:
+        if error.code != "bad-state":
+            raise
+        return None
+
+
+def set_aside(state: StateFolder) -> None:
+    """Moves a damaged record out of the way, for a person to look at."""
+    path = os.path.join(state.folder, "server.json")
+    try:
+        os.replace(path, path + ".damaged")
+    except OSError:
+        pass  # who needs its place removes it, or says that it cannot
+
+
+def same_process(pid: int | None, start: int | None, record: dict[str, Any]) -> bool:
+    """Whether a process of the record lives. A pid alone says nothing: it may be another's by now."""
+    if pid is None or start is None or record["boot"] != boot_id():
+        return False
+    return start_ticks(pid) == start
+
+
+def lives(record: dict[str, Any] | None) -> bool:
+    """Whether the server's first process does."""
+    return record is not None and same_process(record["pid"], record["pid_start"], record)
+
+
+def is_process_of(record: dict[str, Any], pid: int) -> bool:
+    """Proof by more than a number: it is the server's first process, or it writes to the server's log."""
+    if pid == record["pid"] and start_ticks(pid) == record["pid_start"]:
+        return True
+    return writes_to(pid, record["log_device"], record["log_inode"])

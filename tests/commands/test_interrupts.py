@@ -1,0 +1,181 @@
+"""Signals to a process of its own that runs a command: the first ends the work, the second the process."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).parents[2]
+SCRIPT = """
+import json, os, signal, socket, sys, threading, time
+from eaglelab.commands.outcome import perform
+from eaglelab.context import Context
+
+def work(outcome, say):
+    outcome.hosts["h"] = {{"ok": False}}
+    outcome.recover = "invoke rollback --host h"
+    {setup}
+    try:
+        print("ready", file=sys.stderr, flush=True)
+        {hang}
+    except KeyboardInterrupt:
+        print("putting back", file=sys.stderr, flush=True)
+        {put_back}
+        raise
+
+sys.exit(perform(work, as_json=True, debug=False))
+"""
+SLEEP = "time.sleep(20)"
+
+
+class Command:
+    """A command at work; `setup`, `hang` and `put_back` are lines of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.errors = folder / "stderr"
+        self.process: subprocess.Popen[str] | None = None
+
+    def start(
+        self, hang: str = SLEEP, put_back: str = "pass", setup: str = "pass", before: str = "", err: int | None = None
+    ) -> Command:
+        script = before + SCRIPT.format(hang=hang, put_back=put_back, setup=setup)
+        with self.errors.open("wb") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", script],
+                cwd=PROJECT,
+                stdout=subprocess.PIPE,
+                stderr=errors if err is None else err,
+                text=True,
+            )
+        return self
+
+    def until(self, text: str) -> None:
+        end = time.monotonic() + 20
+        while text not in self.errors.read_text():
+            assert self.process.poll() is None, f"it ended before it said {text!r}"
+            assert time.monotonic() < end, f"it never said {text!r}"
+            time.sleep(0.01)
+
+    def send(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    def end(self) -> tuple[int, dict, str, float]:
+        began = time.monotonic()
+        out, _ = self.process.communicate(timeout=15)
+        return self.process.returncode, json.loads(out), self.errors.read_text(), time.monotonic() - began
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Iterator[Command]:
+    made = Command(tmp_path)
+    yield made
+    if made.process:
+        made.process.kill()
+        made.process.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_the_first_signal_ends_the_work_says_so_and_has_it_put_back(command: Command, number: int) -> None:
+    command.start().until("ready")
+    command.send(number)
+    code, found, err, _ = command.end()
+    assert code == found["exit_code"] == 130
+    assert found["hosts"] == {"h": {"ok": False}}
+    assert "Ctrl-C again leaves at once" in err
+    assert "putting back" in err
+    assert found["error"] == {"what": "interrupted", "where": "h", "hint": "invoke rollback --host h"}
+
+
+@pytest.mark.parametrize(
+    ("hang", "put_back"),
+    [
+        (SLEEP, SLEEP),
+        (SLEEP, "threading.Thread(target=time.sleep, args=(20,)).start(); threading.enumerate()[-1].join()"),
+        (SLEEP, "threading.Thread(target=time.sleep, args=(20,)).start()"),  # Python waits for it at its end
+        (SLEEP, "import atexit; atexit.register(time.sleep, 20)"),
+        (SLEEP, "socket.socketpair()[0].recv(1)"),
+        ("signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT]); time.sleep(20)", "pass"),  # deaf, as in C code
+    ],
+    ids=["sleep", "join", "thread", "atexit", "socket", "deaf"],
+)
+def test_the_second_ctrl_c_leaves_within_a_second_whatever_hangs(command: Command, hang: str, put_back: str) -> None:
+    command.start(hang, put_back).until("ready")
+    command.send(signal.SIGINT)
+    command.until("Ctrl-C again leaves at once")
+    time.sleep(0.4)
+    command.send(signal.SIGINT)
+    code, found, err, seconds = command.end()
+    assert code == 130
+    assert seconds < 1.0
+    assert found["exit_code"] == 130
+    assert found["error"]["hint"] == "invoke rollback --host h"
+    assert "invoke rollback --host h" in err
+
+
+def test_a_third_signal_changes_nothing(command: Command) -> None:
+    command.start(put_back=SLEEP).until("ready")
+    for number in (signal.SIGINT, signal.SIGINT, signal.SIGINT):
+        try:
+            command.send(number)
+        except ProcessLookupError:
+            break
+        time.sleep(0.4)
+    assert command.end()[0] == 130
+
+
+@pytest.mark.parametrize("then", [[signal.SIGHUP, signal.SIGHUP], [signal.SIGTERM], [signal.SIGINT]])
+def test_signals_that_come_in_one_go_are_one(command: Command, then: list[int]) -> None:
+    command.start(put_back="time.sleep(0.5); print('all back', file=sys.stderr)").until("ready")
+    for number in [signal.SIGHUP, *then]:
+        command.send(number)
+    code, _, err, _ = command.end()
+    assert code == 130
+    assert "all back" in err
+
+
+def test_a_terminal_that_closes_late_ends_no_rollback(command: Command) -> None:
+    command.start(put_back="time.sleep(1.5); print('all back', file=sys.stderr)").until("ready")
+    command.send(signal.SIGTERM)
+    time.sleep(0.5)
+    command.send(signal.SIGHUP)
+    assert "all back" in command.end()[2]
+
+
+def test_a_reader_who_hangs_holds_nobody(command: Command) -> None:
+    reading, writing = os.pipe()
+    with open(reading), open(writing, "w") as theirs:  # noqa: PTH123 - descriptors
+        command.start(put_back="sys.stderr.write('x' * 100000)", err=theirs.fileno())
+        os.read(reading, 6)
+        command.send(signal.SIGINT)
+        time.sleep(0.6)
+        command.send(signal.SIGINT)
+        began = time.monotonic()
+        assert command.process.wait(5) == 130
+        assert time.monotonic() - began < 1.0
+
+
+def test_what_is_ignored_when_a_command_begins_stays_ignored(command: Command) -> None:
+    command.start("time.sleep(0.5)", before="import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n").until(
+        "ready"
+    )
+    command.send(signal.SIGHUP)
+    code, found, _, _ = command.end()
+    assert (code, found["ok"]) == (0, True)
+
+
+def test_without_a_signal_everything_is_as_before() -> None:
+    before = "import signal; was = [signal.getsignal(n) for n in (1, 2, 15)]; import threading\n"
+    script = before + SCRIPT.format(hang="pass", put_back="pass", setup="pass").replace(
+        "sys.exit(perform", "code = (perform"
+    )
+    script += "assert was == [signal.getsignal(n) for n in (1, 2, 15)]\nassert threading.active_count() == 1\n"
+    done = subprocess.run([sys.executable, "-c", script], cwd=PROJECT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
