@@ -51,6 +51,6 @@ class GateMissed(EaglelabError):
 
 
 class Interrupted(EaglelabError):
-    """The user stopped the run; the host is rolled back (exit 130)."""
+    """The user stopped the run; the host is rolled back, or the hint says how it is (exit 130)."""
 
     exit_code = 130

@@ -31,9 +31,10 @@ class Earlier:
 
 
 class Tries:
-    """The results by key. A key is one task of one playbook with its filled-in arguments and the playbook's variables,
+    """The results by key.
 
-    so that another setting of a benchmark, or a playbook that has changed, finds none.
+    A key is one task of one playbook with its filled-in arguments and the playbook's variables, so that another setting
+    of a benchmark, or a playbook that has changed, finds none.
     """
 
     def __init__(self, bundle: Bundle, playbook: Playbook, *, resumed: bool) -> None:

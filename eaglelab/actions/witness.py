@@ -12,13 +12,13 @@ from eaglelab.actions.generate import flush_probe
 from eaglelab.actions.pull import fetch, read_from
 from eaglelab.actions.serve import end_of, probe_files
 from eaglelab.context import Context, LogMark
-from eaglelab.profile.bench import BenchResult, summarise_bench
-from eaglelab.profile.checks import check_accept_lengths, probe_cost
+from eaglelab.profile.bench import BenchResult
+from eaglelab.profile.checks import probe_cost
 from eaglelab.profile.findings import Finding
 from eaglelab.profile.log_report import LogCollector, LogReport
 from eaglelab.profile.measurement import Evidence, examine
 from eaglelab.profile.measurement_set import Measurement
-from eaglelab.profile.pooling import Estimate, rounds_of
+from eaglelab.profile.pooling import rounds_of
 from eaglelab.profile.records import CycleBlock, read_records
 
 __all__ = ["Witness", "begin", "examined"]
@@ -81,7 +81,8 @@ def examined(
             )
         )
         own = [finding for steps, finding in about if steps == result.steps and seen]
-        found.append(Measurement(result, (*known.findings, *own), known.readings))
+        named = dataclasses.replace(result, load=str(witness.folder))
+        found.append(Measurement(named, (*known.findings, *own), known.readings, known.setting))
     return found
 
 
@@ -133,18 +134,12 @@ def _metrics(context: Context) -> str | None:
 def _about_all(results: Sequence[BenchResult], end: Mapping[str, Any] | None) -> Iterator[tuple[int | None, Finding]]:
     """What several results say together, each with the steps that it is about."""
     rates: dict[tuple[int | None, bool], dict[int, float]] = defaultdict(dict)
-    lengths: dict[int, Estimate] = {}
     for result in results:
         rates[result.steps, result.profiled] = {each.number: each.tok_s for each in rounds_of(result.requests)}
-        accepted = summarise_bench(result).acceptance
-        if accepted is not None and result.steps is not None and not result.profiled:
-            lengths[result.steps] = accepted
     counts = sorted({result.steps for result in results if result.steps is not None})
     for steps in counts:
         if rates[steps, True]:
             yield steps, probe_cost(rates[steps, False], rates[steps, True])
-    for finding in check_accept_lengths(lengths):
-        yield counts[-1], finding
     busy = ((end or {}).get("client") or {}).get("busy_share")
     if busy is not None and busy > _CLIENT_BUSY:
         what = f"The client was at work for {100 * busy:.0f} % of the time: figures may be its own limit, not the server's."

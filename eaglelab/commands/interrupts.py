@@ -88,9 +88,10 @@ class Interrupts:
                 self._leave()
 
     def _next(self, *, nudging: bool) -> int:
-        """The next signal's number; 0 at the end. A signal that comes just before the main thread begins a long call
+        """The next signal's number; 0 at the end.
 
-        does not end that call: until it was seen there, the thread is nudged.
+        A signal that comes just before the main thread begins a long call does not end that call: until it was seen
+        there, that thread is nudged.
         """
         while nudging and not self._raised and not select.select([self._reading], [], [], _NUDGE_S)[0]:
             signal.pthread_kill(self._main, _NUDGE)

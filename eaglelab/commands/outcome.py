@@ -21,6 +21,8 @@ from eaglelab.say import Say
 
 __all__ = ["Outcome", "perform"]
 
+_NOT_BEGUN = "nothing was begun on a host: type the same command again"
+
 
 @dataclass
 class Outcome:
@@ -88,7 +90,7 @@ def _as_ours(error: BaseException, outcome: Outcome) -> EaglelabError:
     if isinstance(error, EaglelabError):
         return error
     if isinstance(error, KeyboardInterrupt):
-        return Interrupted("interrupted", where=", ".join(outcome.hosts), hint=outcome.recover)
+        return Interrupted("interrupted", where=", ".join(outcome.hosts), hint=outcome.recover or _NOT_BEGUN)
     what = f"unexpected: {type(error).__name__}: {error}"
     return EaglelabError(what, hint="run it again with --debug and report what it prints")
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from eaglelab.profile.pooling import Estimate, accept_length, survival, throughput, timed
 from eaglelab.profile.samples import RequestSample
+from eaglelab.profile.setting_key import SettingKey
 from eaglelab.profile.stats import Stats, describe, rounded
 
 __all__ = ["BENCH_DEFINITIONS", "BenchResult", "BenchSummary", "RequestSample", "summarise_bench"]
@@ -50,7 +51,8 @@ class BenchResult:
     """Requests measured under one setting.
 
     `steps` None: no speculation. `batch` is the wanted number of concurrent requests. `wall_s`: from first send to last
-    token; for samples that carry `round` and `start_s` it follows from them.
+    token; for samples that carry `round` and `start_s` it follows from them. `variation` names the flags and variables
+    that a sweep varies. `load` names the load: settings of one took turns, those of two did not; empty: not known.
     """
 
     steps: int | None
@@ -58,6 +60,13 @@ class BenchResult:
     requests: Sequence[RequestSample]
     profiled: bool = False
     wall_s: float | None = None
+    variation: str = ""
+    load: str = ""
+
+    @property
+    def key(self) -> SettingKey:
+        """The setting, whatever the concurrency."""
+        return SettingKey(self.steps, self.variation)
 
 
 @dataclass(frozen=True)
@@ -65,6 +74,7 @@ class BenchSummary:
     """A setting's figures; each None when no request gives it. Rates in tokens per second, times in ms."""
 
     steps: int | None
+    variation: str
     batch: int
     profiled: bool
     requests: int
@@ -104,6 +114,7 @@ class BenchSummary:
         figures: dict[str, Stats | Estimate | None] = {name: getattr(self, name) for name in described}
         return {
             "steps": self.steps,
+            "variation": self.variation,
             "batch": self.batch,
             "profiled": self.profiled,
             "requests": self.requests,
@@ -131,6 +142,7 @@ def summarise_bench(result: BenchResult) -> BenchSummary:
     counted, wall_s = timed(result.requests, result.wall_s)
     return BenchSummary(
         steps=result.steps,
+        variation=result.variation,
         batch=result.batch,
         profiled=result.profiled,
         requests=len(result.requests),

@@ -5,14 +5,15 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from eaglelab.profile.decode_groups import DecodeGroup
-from eaglelab.profile.findings import Finding
+from eaglelab.profile.findings import Finding, Number
 from eaglelab.profile.pooling import Estimate
 from eaglelab.profile.ranking import compare
 from eaglelab.profile.samples import RequestSample
 from eaglelab.profile.select_blocks import OTHER_BATCH_LIMIT, concurrency_findings
+from eaglelab.profile.setting_key import SettingKey
 from eaglelab.profile.summary import Setting
 
 __all__ = [
@@ -36,37 +37,55 @@ REPEATED_LIMIT = 0.5
 _COST_LIMIT = 0.05
 
 
-def check_accept_lengths(lengths: Mapping[int, Estimate]) -> list[Finding]:
-    """Look at accept lengths (tokens per verify, bonus included) by step count, at one concurrency.
+def check_accept_lengths(lengths: Mapping[SettingKey, Estimate], batch: int) -> list[Finding]:
+    """Look at the accept lengths (tokens per verify, bonus included) of several settings at one concurrency, `batch`.
 
-    More steps can only accept more: a fall beyond both intervals (their half widths added as squares) means a truncated
-    chain, a draft that breaks off, or another text. About 1.00 means that no draft is right.
+    About 1.00 means that no draft is right. And under one variation more steps can only accept more: a fall beyond both
+    intervals (their half widths added as squares) means a truncated chain, a draft that breaks off, or another text.
     """
     findings = []
-    for steps, length in sorted(lengths.items()):
-        if steps > 0 and length.value < BROKEN_DRAFT:
-            sentence = (
-                f"Accept length at {steps} steps is {length.value:.2f}: hardly any draft token is right. Look for a wrong "
-                "draft model, wrong hidden-state layers or a quantised draft before looking at times."
-            )
-            findings.append(Finding("broken-draft", "alarm", sentence, {"steps": steps, "accept_length": length.value}))
-    for (fewer, low), (more, high) in itertools.pairwise(sorted(lengths.items())):
-        margin = math.hypot(_half(low), _half(high))
-        if low.value - high.value > margin:
-            sentence = (
-                f"Accept length falls from {low.value:.3f} at {fewer} steps to {high.value:.3f} at {more}, beyond its "
-                f"interval of {margin:.3f}. More steps can only accept more: the chain may be cut short (draft tokens must be "
-                "steps + 1), or the two did not serve the same text."
-            )
-            numbers = {
-                "fewer_steps": fewer,
-                "more_steps": more,
-                "accept_length_fewer": low.value,
-                "accept_length_more": high.value,
-                "margin": margin,
-            }
-            findings.append(Finding("accept-length-falls", "alarm", sentence, numbers))
+    by_variation: dict[str, list[tuple[int, Estimate]]] = {}
+    for key in sorted(lengths, key=lambda key: key.simplicity):
+        if key.steps is None or key.steps == 0:
+            continue
+        by_variation.setdefault(key.variation, []).append((key.steps, lengths[key]))
+        if lengths[key].value < BROKEN_DRAFT:
+            findings.append(_broken_draft(key, lengths[key], batch))
+    for variation, found in by_variation.items():
+        for fewer, more in itertools.pairwise(found):
+            findings += _fall(variation, fewer, more, batch)
     return findings
+
+
+def _broken_draft(key: SettingKey, length: Estimate, batch: int) -> Finding:
+    sentence = (
+        f"Accept length at {key.words} and concurrency {batch} is {length.value:.2f}: hardly any draft token is right. Look "
+        "for a wrong draft model, wrong hidden-state layers or a quantised draft before looking at times."
+    )
+    numbers: dict[str, Number] = {**key.to_json(), "batch": batch, "accept_length": length.value}
+    return Finding("broken-draft", "alarm", sentence, numbers)
+
+
+def _fall(variation: str, first: tuple[int, Estimate], second: tuple[int, Estimate], batch: int) -> Iterator[Finding]:
+    (fewer, low), (more, high) = first, second
+    margin = math.hypot(_half(low), _half(high))
+    if low.value - high.value <= margin:
+        return
+    sentence = (
+        f"Accept length falls from {low.value:.3f} at {SettingKey(fewer).words} to {high.value:.3f} at "
+        f"{SettingKey(more, variation).words} (concurrency {batch}), beyond its interval of {margin:.3f}. More steps can only "
+        "accept more: the chain may be cut short (draft tokens must be steps + 1), or the two did not serve the same text."
+    )
+    numbers: dict[str, Number] = {
+        "variation": variation,
+        "batch": batch,
+        "fewer_steps": fewer,
+        "more_steps": more,
+        "accept_length_fewer": low.value,
+        "accept_length_more": high.value,
+        "margin": margin,
+    }
+    yield Finding("accept-length-falls", "alarm", sentence, numbers)
 
 
 def check_graph(setting: Setting) -> list[Finding]:

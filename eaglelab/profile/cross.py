@@ -133,21 +133,30 @@ def from_decode_lines(
 
 
 def from_metrics(
-    text: str, *, stdev: float, batch: int, interval: int = LOG_INTERVAL, release: str | None = None
+    text: str,
+    *,
+    stdev: float,
+    between: float = 0.0,
+    batch: int,
+    alone: bool = True,
+    interval: int = LOG_INTERVAL,
+    release: str | None = None,
 ) -> Reading | None:
-    """The gauge `sglang:spec_accept_length` of `/metrics`, scraped while the setting ran.
+    """The gauge `sglang:spec_accept_length` of `/metrics`: of the last logged interval, so of the last requests alone.
 
-    `stdev` is that of single verifies (the probe's), so three standard errors of `interval` x `batch` verifies are
-    allowed. A gauge of 0 has not been set. Of several data-parallel ranks it is the mean.
+    `stdev` is that of single verifies (the probe's), `between` that of the accept length between requests: three standard
+    errors of `interval` x `batch` verifies of `batch` requests are allowed. A gauge of 0 has not been set. Of several
+    data-parallel ranks it is the mean. Without `alone` (the last interval may be another step count's) it cannot be
+    compared.
     """
     gauges = [metric.value for metric in parse_metrics(text).get("sglang:spec_accept_length", ())]
     values = [value for value in gauges if value > 0 and math.isfinite(value)]
     if not values:
         return None
     verifies = interval * batch
-    tolerance = _PRINTED + _SIGMAS * stdev / math.sqrt(verifies)
+    tolerance = _PRINTED + _SIGMAS * math.hypot(stdev / math.sqrt(verifies), between / math.sqrt(batch))
     said = definition("metrics", release)
-    return Reading("metrics", statistics.fmean(values), verifies, "verifies", said, tolerance)
+    return Reading("metrics", statistics.fmean(values), verifies, "verifies", said, tolerance if alone else None)
 
 
 def agree(readings: Iterable[Reading | None]) -> tuple[Reading, ...]:

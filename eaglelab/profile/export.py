@@ -3,7 +3,7 @@
 Where SGLang's bench_serving has a name for a figure, the CSV column has that name and that definition: `std_*` is the
 population's standard deviation there, `itl` is per token (`chunk_gap` is between chunks), `max_concurrency` is the wanted
 one, `duration` what our definitions call `wall_s`. One differs: `accept_length` is of these requests, not the server's
-running average. `*_low` and `*_high` are the ends of 95 % intervals.
+running average. A setting that failed has a row with its `error` and no figure. `*_low` and `*_high` are the ends of 95 % intervals.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SUITES = (("ttft", "ttft_ms"), ("tpot", "tpot_ms"), ("itl", "itl_token_ms"), ("
 _FIGURES = ("mean", "median", "std", "p90", "p95", "p99")
 
 CSV_COLUMNS = (
-    *("steps", "max_concurrency", "profiled", "simulated", "sglang"),
+    *("steps", "variation", "max_concurrency", "profiled", "simulated", "sglang"),
     *("completed", "failed", "duration", "total_input_tokens", "total_output_tokens", "total_cached_tokens"),
     *("request_throughput", "output_throughput", "output_throughput_low", "output_throughput_high"),
     *("output_throughput_unit", "output_throughput_count", "concurrency"),
@@ -33,36 +33,48 @@ CSV_COLUMNS = (
     *(f"{figure}_{name}_ms" for name, _ in _SUITES for figure in _FIGURES),
     *("mean_chunk_gap_ms", "p99_chunk_gap_ms"),
     *("accept_length", "accept_length_low", "accept_length_high", "verifies", "survival"),
+    *("load", "error"),
 )
 
 
 def to_csv(measured: MeasurementSet) -> str:
-    """One row a result, `CSV_COLUMNS`; empty where not known. Survival is `S_1;S_2;...`."""
+    """One row a result, then one for each setting that failed, `CSV_COLUMNS`; empty where not known.
+
+    Survival is `S_1;S_2;...`.
+    """
+    server = {"simulated": measured.simulated, "sglang": measured.sglang}
     target = io.StringIO()
     writer = csv.DictWriter(target, CSV_COLUMNS, lineterminator="\n")
     writer.writeheader()
     for found in measured.measurements:
-        row = {**_row(summarise_bench(found.result)), "simulated": measured.simulated, "sglang": measured.sglang}
+        row = {**_row(summarise_bench(found.result)), **server, "load": found.result.load}
         writer.writerow({name: _cell(value) for name, value in row.items()})
+    for failed in measured.failed:
+        writer.writerow({**_setting(failed.steps, failed.variation), **server, "error": failed.what})
     return target.getvalue()
 
 
 def to_jsonl(measured: MeasurementSet) -> str:
-    """One JSON object a request and line: its setting, then the fields of RequestSample."""
-    lines = (
-        json.dumps(
-            {
-                "steps": found.result.steps,
-                "batch": found.result.batch,
-                "profiled": found.result.profiled,
-                **asdict(sample),
-            },
-            allow_nan=False,
-        )
+    """One JSON object a request and line: its setting, then the fields of RequestSample.
+
+    A setting that failed is a line of its own: `steps`, `variation`, and under `failed` what happened.
+    """
+    lines: list[dict[str, Any]] = [
+        {
+            **found.result.key.to_json(),
+            "batch": found.result.batch,
+            "profiled": found.result.profiled,
+            **asdict(sample),
+        }
         for found in measured.measurements
         for sample in found.result.requests
-    )
-    return "".join(f"{line}\n" for line in lines)
+    ]
+    lines += [{**failed.key.to_json(), "failed": failed.what} for failed in measured.failed]
+    return "".join(f"{json.dumps(line, allow_nan=False)}\n" for line in lines)
+
+
+def _setting(steps: int | None, variation: str) -> dict[str, Any]:
+    return {"steps": "none" if steps is None else steps, "variation": variation}
 
 
 def _row(summary: BenchSummary) -> dict[str, Any]:
@@ -76,7 +88,7 @@ def _row(summary: BenchSummary) -> dict[str, Any]:
         for figure in _FIGURES
     }
     return {
-        "steps": "none" if summary.steps is None else summary.steps,
+        **_setting(summary.steps, summary.variation),
         "max_concurrency": summary.batch,
         "profiled": summary.profiled,
         "completed": summary.requests - summary.failed,

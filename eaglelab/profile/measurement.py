@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -14,6 +15,7 @@ from eaglelab.profile.closure import check_closure
 from eaglelab.profile.cross import (
     Reading,
     agree,
+    cross_finding,
     from_decode_lines,
     from_meta,
     from_metrics,
@@ -23,6 +25,7 @@ from eaglelab.profile.cross import (
 from eaglelab.profile.decode_groups import DecodeGroup
 from eaglelab.profile.findings import Finding
 from eaglelab.profile.records import CycleBlock, Records
+from eaglelab.profile.samples import RequestSample
 from eaglelab.profile.select_blocks import as_asked, at_batch
 from eaglelab.profile.summary import Setting, summarise
 from eaglelab.profile.tokens import check_tokens, count_tokens
@@ -75,18 +78,25 @@ def examine(evidence: Evidence) -> Examined:
     blocks: tuple[CycleBlock, ...] = tuple(evidence.blocks)
     findings: tuple[Finding, ...] = ()
     if evidence.one_load:
-        asked = as_asked(blocks)
+        asked = as_asked([block for block in blocks if _concerns(block, result.steps)])
         blocks, findings = asked.blocks, asked.findings
     blocks = tuple(block for block in blocks if block.steps == result.steps)
+    # Where cycles ran with other steps than asked for, that is told, and the tokens of the others are no full count.
+    counted = () if findings else blocks
     running = at_batch(blocks, result.batch)
     setting = next(iter(summarise(Records(blocks=list(running.blocks))).settings), None)
     accepted = _accepted(blocks, result.steps)
+    readings = agree(_readings(evidence, accepted))
+    crossed = (cross_finding(readings),) if len(readings) > 1 else ()
     return Examined(
-        setting,
-        accepted,
-        (*findings, *running.findings, *_findings(evidence, setting)),
-        agree(_readings(evidence, accepted)),
+        setting, accepted, (*findings, *running.findings, *_findings(evidence, counted, setting), *crossed), readings
     )
+
+
+def _concerns(block: CycleBlock, steps: int | None) -> bool:
+    """Whether a block of a load with several step counts has to do with requests of this one."""
+    asked = block.steps_from_rid
+    return asked is None or block.steps == steps or any(entry.wanted == steps for entry in asked)
 
 
 def _accepted(blocks: Sequence[CycleBlock], steps: int | None) -> Acceptance | None:
@@ -96,11 +106,11 @@ def _accepted(blocks: Sequence[CycleBlock], steps: int | None) -> Acceptance | N
     return acceptance(list(map(sum, zip_longest(*by_batch, fillvalue=0))), steps or 0)
 
 
-def _findings(evidence: Evidence, setting: Setting | None) -> Iterator[Finding]:
+def _findings(evidence: Evidence, counted: Sequence[CycleBlock], setting: Setting | None) -> Iterator[Finding]:
     samples = evidence.result.requests
     yield from check_failures(samples)
-    if evidence.blocks:
-        yield check_tokens(count_tokens(samples, evidence.blocks))
+    if counted:
+        yield check_tokens(count_tokens(samples, counted))
     if setting is not None:
         yield check_closure(setting, samples)
         yield from check_graph(setting)
@@ -112,6 +122,8 @@ def _findings(evidence: Evidence, setting: Setting | None) -> Iterator[Finding]:
 
 def _readings(evidence: Evidence, accepted: Acceptance | None) -> Iterator[Reading | None]:
     steps, alone = evidence.result.steps, not evidence.one_load
+    # A flush before each round leaves the server's average with the last round only.
+    whole = alone and not evidence.flushed
     if steps is None:
         return
     release = evidence.blocks[0].identity.sglang if evidence.blocks else None
@@ -119,7 +131,16 @@ def _readings(evidence: Evidence, accepted: Acceptance | None) -> Iterator[Readi
     yield from_probe(accepted)
     yield from_meta(evidence.result.requests, steps, release)
     if evidence.server_info is not None:
-        yield from_server_info(evidence.server_info, alone=alone, release=release)
+        yield from_server_info(evidence.server_info, alone=whole, release=release)
     yield from_decode_lines(evidence.decode, batch, alone=alone, release=release)
     if evidence.metrics is not None and accepted is not None and accepted.stdev is not None:
-        yield from_metrics(evidence.metrics, stdev=accepted.stdev, batch=batch, release=release)
+        between = _between(evidence.result.requests)
+        yield from_metrics(
+            evidence.metrics, stdev=accepted.stdev, between=between, batch=batch, alone=alone, release=release
+        )
+
+
+def _between(samples: Sequence[RequestSample]) -> float:
+    """Standard deviation of the accept length between requests, that of chance within them included."""
+    lengths = [(sample.tokens - 1) / sample.verifies for sample in samples if sample.answered and sample.verifies]
+    return statistics.stdev(lengths) if len(lengths) > 1 else 0.0

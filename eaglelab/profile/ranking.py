@@ -5,6 +5,10 @@ settings are compared by their ratio within each round: the mean of the log rati
 of freedom. An interval covers what varies between rounds: the machine always, the prompts only where each round has its
 own.
 
+Settings of one load take turns in time. Those of different loads cannot: their rounds are paired by number, which is by
+prompts, so prompts cancel and what differs between loads does not, nor does any interval here cover it. `loads` says how
+many loads there were.
+
 The best setting is picked from the same figures that then compare it, so every pair counts as a comparison: p values
 are Holm's (1979) over all m(m - 1)/2 pairs. With 95 % confidence no two equally fast settings are called different,
 whichever of them comes out on top. A difference below `MINIMUM_RELEVANT` is a tie even where it is certain.
@@ -16,12 +20,13 @@ import itertools
 import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from eaglelab.errors import InputError
 from eaglelab.profile.bench import BenchResult
 from eaglelab.profile.pooling import rounds_of
+from eaglelab.profile.setting_key import SettingKey
 from eaglelab.profile.stats import rounded, rounded_pair
 from eaglelab.profile.student import p_two_sided, t_quantile
 
@@ -31,11 +36,10 @@ __all__ = [
     "Comparison",
     "Ranked",
     "Ranking",
+    "common_rounds",
     "compare",
     "rank",
     "round_rates",
-    "setting_words",
-    "simplicity",
 ]
 
 MINIMUM_RELEVANT = 0.005
@@ -44,8 +48,9 @@ SETTLED = 0.02
 
 _RISK = 0.05
 
-Steps = int | None
-Pair = tuple[Steps, Steps]
+_LEAST_ROUNDS = 2
+
+_Pair = tuple[SettingKey, SettingKey]
 
 
 @dataclass(frozen=True)
@@ -81,14 +86,16 @@ class Comparison:
 class Ranked:
     """One setting's place. `rates` are its rounds (tokens per second of all requests together), in order.
 
-    `group` counts tie groups from 0, the best. `over_baseline`: None for the baseline and without one; its interval holds
+    `group` counts tie groups from 0, the best. `baseline` is the one it is held against: of its own variation where there
+    is one, else of no variation; None for that one itself and without any. `over_baseline`: against it; the interval holds
     for all settings at once (Bonferroni over the settings). `to_best`: against the fastest, None for that one; `p` is
     Holm's over all pairs.
     """
 
-    steps: Steps
+    key: SettingKey
     rates: tuple[float, ...]
     group: int
+    baseline: SettingKey | None
     over_baseline: Comparison | None
     to_best: Comparison | None
 
@@ -103,16 +110,19 @@ class Ranking:
     """All settings, fastest first.
 
     `winner` is the simplest of `groups[0]`, the settings that tie with the fastest. `left_out` are rounds in which some
-    setting has no figure. `undetectable` is the largest difference (a share) that these rounds may have missed between
-    the fastest and one that ties with it, None where nothing ties.
+    setting has no figure, `set_aside` the settings with too few rounds to be compared at all. `undetectable` is the largest
+    difference (a share) that these rounds may have missed between the fastest and one that ties with it, None where nothing
+    ties. `loads`: from how many loads the settings come.
     """
 
     entries: tuple[Ranked, ...]
-    winner: Steps
-    groups: tuple[tuple[Steps, ...], ...]
+    winner: SettingKey
+    groups: tuple[tuple[SettingKey, ...], ...]
     rounds: int
     left_out: tuple[int, ...]
+    set_aside: tuple[SettingKey, ...]
     undetectable: float | None
+    loads: int
 
     @property
     def settled(self) -> bool:
@@ -120,30 +130,33 @@ class Ranking:
         return self.undetectable is None or self.undetectable <= SETTLED
 
     @property
-    def fastest(self) -> Steps:
+    def fastest(self) -> SettingKey:
         """The setting with the highest mean, tie or not."""
-        return self.entries[0].steps
+        return self.entries[0].key
 
-    def entry(self, steps: Steps) -> Ranked:
+    def entry(self, key: SettingKey) -> Ranked:
         """The entry of one setting."""
-        return next(entry for entry in self.entries if entry.steps == steps)
+        return next(entry for entry in self.entries if entry.key == key)
 
     def to_json(self) -> dict[str, Any]:
-        """`steps` null is the baseline."""
+        """A setting is `steps` (null: the baseline) and `variation`."""
         return {
-            "winner": self.winner,
-            "fastest": self.fastest,
+            "winner": self.winner.to_json(),
+            "fastest": self.fastest.to_json(),
             "settled": self.settled,
             "rounds": self.rounds,
+            "loads": self.loads,
             "left_out_rounds": list(self.left_out),
-            "groups": [list(group) for group in self.groups],
+            "set_aside": [key.to_json() for key in self.set_aside],
+            "groups": [[key.to_json() for key in group] for group in self.groups],
             "undetectable_percent": None if self.undetectable is None else rounded(100 * self.undetectable),
             "settings": [
                 {
-                    "steps": entry.steps,
+                    **entry.key.to_json(),
                     "tok_s": rounded(entry.tok_s),
                     "rates": [rounded(rate) for rate in entry.rates],
                     "group": entry.group,
+                    "baseline": None if entry.baseline is None else entry.baseline.to_json(),
                     "over_baseline": None if entry.over_baseline is None else entry.over_baseline.to_json(),
                     "to_best": None if entry.to_best is None else entry.to_best.to_json(),
                 }
@@ -152,26 +165,28 @@ class Ranking:
         }
 
 
-def simplicity(steps: Steps) -> int:
-    """Order of settings by simplicity: the baseline (None) first, then fewer steps."""
-    return -1 if steps is None else steps
-
-
-def round_rates(results: Iterable[BenchResult], batch: int) -> dict[Steps, dict[int, float]]:
+def round_rates(results: Iterable[BenchResult], batch: int) -> dict[SettingKey, dict[int, float]]:
     """Tokens per second of each complete round, by setting, at one concurrency. Profiled results are passed over.
+
+    Rounds of one number hold the same prompts under every setting. Within one load they also follow each other closely;
+    those of different loads are paired by their prompts only, not by time.
 
     Raises InputError where one setting comes twice: rounds of two measurements are not rounds of one.
     """
-    rates: dict[Steps, dict[int, float]] = {}
+    rates: dict[SettingKey, dict[int, float]] = {}
     for result in results:
         if result.profiled or result.batch != batch:
             continue
-        if result.steps in rates:
-            raise InputError(
-                f"two measurements of {setting_words(result.steps)} at concurrency {batch} cannot be ranked together"
-            )
-        rates[result.steps] = {each.number: each.tok_s for each in rounds_of(result.requests)}
+        if result.key in rates:
+            raise InputError(f"two measurements of {result.key.words} at concurrency {batch} cannot be ranked together")
+        rates[result.key] = {each.number: each.tok_s for each in rounds_of(result.requests)}
     return rates
+
+
+def common_rounds(rates: Mapping[SettingKey, Mapping[int, float]]) -> list[int]:
+    """The rounds in which every setting has a figure. One with fewer than two rounds in all is passed over."""
+    usable = [set(found) for found in rates.values() if len(found) >= _LEAST_ROUNDS]
+    return sorted(set.intersection(*usable)) if usable else []
 
 
 def compare(first: Sequence[float], second: Sequence[float], *, risk: float = _RISK) -> Comparison:
@@ -190,78 +205,92 @@ def compare(first: Sequence[float], second: Sequence[float], *, risk: float = _R
     return Comparison(math.exp(mean), (math.exp(mean - half), math.exp(mean + half)), p, count)
 
 
-def rank(rates: Mapping[Steps, Mapping[int, float]], *, minimum_relevant: float = MINIMUM_RELEVANT) -> Ranking:
-    """Rank settings by their tokens per second in each round (`rates[steps][round]`); None is the baseline.
+def rank(
+    rates: Mapping[SettingKey, Mapping[int, float]], *, minimum_relevant: float = MINIMUM_RELEVANT, loads: int = 1
+) -> Ranking:
+    """Rank settings by their tokens per second in each round (`rates[setting][round]`), measured in so many `loads`.
 
-    Only rounds with a figure for every setting count. Raises InputError for no setting or fewer than two such rounds.
+    Only rounds with a figure for every setting count; a setting with fewer than two rounds is set aside and takes none from
+    the others. Raises InputError for no setting or fewer than two rounds that count.
     """
-    numbers = sorted(set.intersection(*(set(found) for found in rates.values()))) if rates else []
-    if len(numbers) < 2:
+    numbers = common_rounds(rates)
+    if len(numbers) < _LEAST_ROUNDS:
         raise InputError(
             f"ranking {len(rates)} settings needs at least two rounds in which each of them was measured",
             hint="measure more rounds, or leave out the setting that failed",
         )
-    paired = {steps: [rates[steps][number] for number in numbers] for steps in rates}
+    usable = {key: found for key, found in rates.items() if len(found) >= _LEAST_ROUNDS}
+    paired = {key: [found[number] for number in numbers] for key, found in usable.items()}
     # Equal figures are ordered by simplicity, so that the result does not hang on the order of measuring.
-    order = sorted(paired, key=lambda steps: (-math.fsum(map(math.log, paired[steps])), simplicity(steps)))
+    order = sorted(paired, key=lambda key: (-math.fsum(map(math.log, paired[key])), key.simplicity))
     adjusted = _holm({pair: compare(paired[pair[0]], paired[pair[1]]).p for pair in itertools.combinations(order, 2)})
     best = order[0]
     pairs = max(len(adjusted), 1)
-    to_best = {steps: compare(paired[steps], paired[best], risk=_RISK / pairs) for steps in order[1:]}
+    to_best = {key: compare(paired[key], paired[best], risk=_RISK / pairs) for key in order[1:]}
 
-    def differ(pair: Pair) -> bool:
+    def differ(pair: _Pair) -> bool:
         ratio = compare(paired[pair[1]], paired[pair[0]]).ratio
         return adjusted[pair] < _RISK and 1 - ratio >= minimum_relevant
 
     groups = _groups(order, differ)
-    group_of = {steps: number for number, group in enumerate(groups) for steps in group}
-    others = max(len(order) - 1, 1)
+    group_of = {key: number for number, group in enumerate(groups) for key in group}
+    baseline_of = _baselines(paired)
+    over = {
+        key: compare(paired[key], paired[baseline], risk=_RISK / len(baseline_of))
+        for key, baseline in baseline_of.items()
+    }
     entries = tuple(
         Ranked(
-            steps,
-            tuple(paired[steps]),
-            group_of[steps],
-            compare(paired[steps], paired[None], risk=_RISK / others) if None in paired and steps is not None else None,
-            None if steps == best else _with_p(to_best[steps], adjusted[best, steps]),
+            key,
+            tuple(paired[key]),
+            group_of[key],
+            baseline_of.get(key),
+            over.get(key),
+            None if key == best else replace(to_best[key], p=adjusted[best, key]),
         )
-        for steps in order
+        for key in order
     )
-    ties = [1 - to_best[steps].ci95[0] for steps in groups[0] if steps != best]
+    ties = [1 - to_best[key].ci95[0] for key in groups[0] if key != best]
     return Ranking(
         entries,
-        winner=min(groups[0], key=simplicity),
+        winner=min(groups[0], key=lambda key: key.simplicity),
         groups=groups,
         rounds=len(numbers),
-        left_out=tuple(sorted(set().union(*rates.values()) - set(numbers))),
+        left_out=tuple(sorted(set().union(*usable.values()) - set(numbers))),
+        set_aside=tuple(key for key in rates if key not in usable),
         undetectable=max(ties, default=None),
+        loads=loads,
     )
 
 
-def _groups(order: Sequence[Steps], differ: Callable[[Pair], bool]) -> tuple[tuple[Steps, ...], ...]:
+def _baselines(keys: Iterable[SettingKey]) -> dict[SettingKey, SettingKey]:
+    """What each setting is held against: the baseline of its own variation, else that of none. Those without are left out."""
+    keys = list(keys)
+    found = {}
+    for key in keys:
+        candidates = [SettingKey(None, key.variation), SettingKey(None)]
+        known = [each for each in candidates if each in keys and each != key]
+        if known:
+            found[key] = known[0]
+    return found
+
+
+def _groups(order: Sequence[SettingKey], differ: Callable[[_Pair], bool]) -> tuple[tuple[SettingKey, ...], ...]:
     """Ties with the fastest, then ties with the fastest of the rest, and so on: never a chain of ties."""
     groups = []
     rest = list(order)
     while rest:
         leader = rest[0]
-        groups.append(tuple(steps for steps in rest if steps == leader or not differ((leader, steps))))
-        rest = [steps for steps in rest if steps not in groups[-1]]
+        groups.append(tuple(key for key in rest if key == leader or not differ((leader, key))))
+        rest = [key for key in rest if key not in groups[-1]]
     return tuple(groups)
 
 
-def _holm(p_values: Mapping[Pair, float]) -> dict[Pair, float]:
+def _holm(p_values: Mapping[_Pair, float]) -> dict[_Pair, float]:
     """Holm's step-down: the i-th smallest of n is multiplied by n - i + 1, and never falls below the one before."""
-    adjusted: dict[Pair, float] = {}
+    adjusted: dict[_Pair, float] = {}
     floor = 0.0
     for index, (pair, p) in enumerate(sorted(p_values.items(), key=lambda item: item[1])):
         floor = max(floor, min(1.0, p * (len(p_values) - index)))
         adjusted[pair] = floor
     return adjusted
-
-
-def _with_p(comparison: Comparison, p: float) -> Comparison:
-    return Comparison(comparison.ratio, comparison.ci95, p, comparison.rounds)
-
-
-def setting_words(steps: Steps) -> str:
-    """A setting in a sentence: `2 steps`, `the baseline`."""
-    return "the baseline" if steps is None else f"{steps} step{'' if steps == 1 else 's'}"

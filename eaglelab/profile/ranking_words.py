@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from eaglelab.profile.ranking import MINIMUM_RELEVANT, Comparison, Ranked, Ranking, setting_words
+from eaglelab.profile.ranking import MINIMUM_RELEVANT, Comparison, Ranked, Ranking
 
 __all__ = ["ranking_sentences"]
 
@@ -24,34 +24,41 @@ def _sentences(ranking: Ranking) -> Iterator[str]:
         more = "" if ranking.settled else "; measure more rounds before relying on the winner"
         yield (
             f"{ranking.rounds} rounds may have missed a difference of up to {100 * ranking.undetectable:.1f} % between "
-            f"{setting_words(ranking.fastest)} and the settings tied with it{more}."
+            f"{ranking.fastest.words} and the settings tied with it{more}."
         )
     if ranking.left_out:
         numbers = ", ".join(str(number) for number in ranking.left_out)
         yield f"Left out, because a setting is missing or incomplete there: rounds {numbers}."
+    if ranking.set_aside:
+        names = ", ".join(key.words for key in ranking.set_aside)
+        yield f"Not ranked, for want of two complete rounds: {names}."
+    if ranking.loads > 1:
+        yield (
+            f"Measured in {ranking.loads} separate loads: their rounds are paired by prompts and not by time, and no interval "
+            "covers what differs between loads."
+        )
 
 
 def _figures(entry: Ranked) -> str:
-    name = setting_words(entry.steps)
-    over = "" if entry.over_baseline is None else f", {_difference(entry.over_baseline)} the baseline"
-    if entry.over_baseline is not None:
-        over += f" ({_ends(entry.over_baseline)})"
+    name, over = entry.key.words, ""
+    if entry.baseline is not None and entry.over_baseline is not None:
+        over = f", {_difference(entry.over_baseline)} {entry.baseline.words} ({_ends(entry.over_baseline)})"
     return f"{name[0].upper()}{name[1:]}: {entry.tok_s:.1f} tok/s{over}"
 
 
 def _ties(ranking: Ranking) -> str:
-    others = [entry for entry in ranking.entries if entry.group == 0 and entry.steps != ranking.winner]
+    others = [entry for entry in ranking.entries if entry.group == 0 and entry.key != ranking.winner]
     if not others:
         return ""
-    named = ", ".join(f"{setting_words(entry.steps)} ({entry.tok_s:.1f})" for entry in others)
+    named = ", ".join(f"{entry.key.words} ({entry.tok_s:.1f})" for entry in others)
     return f"; {named} {'is a tie' if len(others) == 1 else 'are ties'}, and the simplest wins"
 
 
 def _place(entry: Ranked, ranking: Ranking) -> str:
     if entry.group == 0:
-        return f"; a tie with {setting_words(ranking.winner)}"
+        return f"; a tie with {ranking.winner.words}"
     if entry.over_baseline is None and entry.to_best is not None:
-        return f", {_difference(entry.to_best)} {setting_words(ranking.fastest)}"
+        return f", {_difference(entry.to_best)} {ranking.fastest.words}"
     return ""
 
 

@@ -1,77 +1,88 @@
-"""Measurements in the terminal: a row a setting, the ranking in sentences, then what the checks found."""
+"""Measurements in the terminal: a row a setting and concurrency, the ranking in sentences, then what the checks found."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
 from rich.text import Text
 
 from eaglelab.printable import printable
 from eaglelab.profile.bench import BenchSummary, summarise_bench
 from eaglelab.profile.cross import Reading
+from eaglelab.profile.definitions import PHASES
 from eaglelab.profile.findings import Finding, Severity
-from eaglelab.profile.measurement_set import Measurement, MeasurementSet, rankings
+from eaglelab.profile.measurement_set import Failed, Measurement, MeasurementSet, rankings
 from eaglelab.profile.pooling import Estimate
+from eaglelab.profile.ranking import Ranking
 from eaglelab.profile.ranking_words import ranking_sentences
+from eaglelab.profile.setting_key import SettingKey
 from eaglelab.profile.stats import Stats
-from eaglelab.report.cells import MISSING, figure, note, plain_table, tok_s
+from eaglelab.profile.summary import Setting
+from eaglelab.report.cells import MISSING, figure, left, ms, note, plain_table, tok_s
+from eaglelab.report.folding import Column, Folding
 
 __all__ = ["measurement_table"]
 
-_STYLES: dict[Severity, str] = {"ok": "green", "note": "", "warning": "yellow", "alarm": "bold red"}
+_STYLES: dict[Severity, str] = {"ok": "", "note": "", "warning": "yellow", "alarm": "bold red"}
+_VARIATION_WIDTH = 24
 
 
 def measurement_table(measured: MeasurementSet, *, ranked: bool = True) -> RenderableType:
     """All of it. `ranked` False: requests came at a rate, so throughput is that rate and ranks nothing."""
-    parts: list[RenderableType] = [_table(measured.measurements)]
-    for concurrency, ranking in rankings(measured).items() if ranked else ():
-        parts.append(Text(f"concurrency {concurrency}:", style="bold"))
-        parts += [note(sentence) for sentence in ranking_sentences(ranking)]
-    parts += _findings(measured)
-    parts.append(
-        note("tok/s: of all requests together, probe off (for `on`: measured ones); +/-: half the 95 % interval")
-    )
-    parts.append(note("accept len: tokens per verify, bonus token included; steps none: no speculation"))
-    if measured.simulated:
-        parts.append(note(f"all figures: {measured.simulated}"))
+    rows = sorted(measured.measurements, key=_order)
+    parts: list[RenderableType] = []
+    if rows:
+        parts.append(_requests(rows))
+    if measured.failed:
+        parts.append(_failed(measured.failed))
+    cycles = [(found, found.setting) for found in rows if found.setting is not None]
+    if cycles:
+        parts += ["", _cycles(cycles)]
+    if ranked:
+        parts += _ranked(measured)
+    parts += _findings(measured, rows)
+    parts += _legend(measured, cycles=bool(cycles))
     return Group(*parts)
 
 
-def _table(measurements: Sequence[Measurement]) -> RenderableType:
-    table = plain_table(
-        "steps",
-        "conc",
-        "probe",
-        "req",
-        "tok/s",
-        "+/-95%",
-        "tok/s\na req",
-        "TTFT ms\nmedian",
-        "\np99",
-        "TPOT ms\nmedian",
-        "\np99",
-        "e2e ms\nmedian",
-        "accept\nlen",
-        text=0,
-    )
-    for found in sorted(measurements, key=lambda found: (found.result.batch, found.result.steps or 0)):
-        table.add_row(*_cells(summarise_bench(found.result)))
-    return table
+def _order(found: Measurement) -> tuple[int, str, int, bool]:
+    result = found.result
+    return (result.batch, result.variation, result.steps or 0, result.profiled)
 
 
-def _cells(row: BenchSummary) -> Iterator[str]:
-    yield "none" if row.steps is None else str(row.steps)
-    yield str(row.batch)
-    yield "on" if row.profiled else "off"
-    yield f"{row.requests - row.failed}/{row.requests}" if row.failed else str(row.requests)
-    yield tok_s(row.tok_s_in_all)
-    yield _half(row.throughput)
-    yield MISSING if row.tok_s is None else tok_s(row.tok_s.mean)
-    for stats, decimals in ((row.ttft_ms, 1), (row.tpot_ms, 3)):
-        yield from _median_and_p99(stats, decimals)
-    yield MISSING if row.e2e_ms is None else figure(row.e2e_ms.median, 0)
-    yield figure(row.accept_length, 3)
+def _steps(key: SettingKey) -> str:
+    return "none" if key.steps is None else str(key.steps)
+
+
+def _keys(rows: Sequence[Measurement]) -> list[Column]:
+    """What a row is about; a column for what is varied only where something is."""
+    results = [found.result for found in rows]
+    keys = [Column("steps", [_steps(result.key) for result in results])]
+    if any(result.variation for result in results):
+        keys.append(Column("with", [printable(result.variation) for result in results], text=_VARIATION_WIDTH))
+    return [*keys, Column("conc", [str(result.batch) for result in results])]
+
+
+def _requests(rows: Sequence[Measurement]) -> RenderableType:
+    figures: dict[str, Callable[[BenchSummary], str]] = {
+        "req": lambda row: f"{row.requests - row.failed}/{row.requests}" if row.failed else str(row.requests),
+        "tok/s": lambda row: tok_s(row.tok_s_in_all),
+        "+/-95%": lambda row: _half(row.throughput),
+        "tok/s\na req": lambda row: MISSING if row.tok_s is None else tok_s(row.tok_s.mean),
+        "TTFT ms\nmedian": lambda row: _of(row.ttft_ms, "median", 1),
+        "\np99": lambda row: _of(row.ttft_ms, "p99", 1),
+        "TPOT ms\nmedian": lambda row: _of(row.tpot_ms, "median", 3),
+        "\np99 ": lambda row: _of(row.tpot_ms, "p99", 3),
+        "e2e ms\nmedian": lambda row: _of(row.e2e_ms, "median", 0),
+        "accept\nlen": lambda row: figure(row.accept_length, 3),
+    }
+    summaries = [summarise_bench(found.result) for found in rows]
+    probe = Column("probe", ["on" if row.profiled else "off" for row in summaries])
+    columns = [Column(header.rstrip(" "), [cell(row) for row in summaries]) for header, cell in figures.items()]
+    return Folding([*_keys(rows), probe], columns)
 
 
 def _half(estimate: Estimate | None) -> str:
@@ -80,38 +91,99 @@ def _half(estimate: Estimate | None) -> str:
     return figure((estimate.ci95[1] - estimate.ci95[0]) / 2, 1)
 
 
-def _median_and_p99(stats: Stats | None, decimals: int) -> tuple[str, str]:
-    return (MISSING, MISSING) if stats is None else (figure(stats.median, decimals), figure(stats.p99, decimals))
+def _of(stats: Stats | None, name: str, decimals: int) -> str:
+    return MISSING if stats is None else figure(getattr(stats, name), decimals)
 
 
-def _findings(measured: MeasurementSet) -> Iterator[RenderableType]:
-    """Alarms and warnings by setting; what is in order is counted, so that its absence would be seen."""
-    fine = 0
-    for about, finding in _all(measured):
-        if finding.severity == "ok":
-            fine += 1
+def _failed(failed: Sequence[Failed]) -> Table:
+    table = left(plain_table("", "", text=2), 0, 1)
+    table.show_header = False
+    for each in failed:
+        key = SettingKey(each.steps, printable(each.variation))
+        table.add_row(Text(key.words), Text(printable(f"failed: {each.what}"), style=_STYLES["alarm"]))
+    return table
+
+
+def _cycles(measured: Sequence[tuple[Measurement, Setting]]) -> RenderableType:
+    """What the probe saw of a cycle: the mean GPU time of each phase, and what the verifies accepted."""
+    settings = [setting for _, setting in measured]
+    columns = [Column("cycles", [str(setting.cycles) for setting in settings])]
+    for name in PHASES:
+        means = [{phase.name: phase.event.mean for phase in setting.phases} for setting in settings]
+        columns.append(Column(f"{name}\nms", [ms(each.get(name)) for each in means]))
+    accepted = [setting.acceptance for setting in settings]
+    columns.append(Column("accept\nlen", [figure(None if each is None else each.length, 3) for each in accepted]))
+    survivals = [() if each is None else each.survival for each in accepted]
+    for k in range(max(map(len, survivals))):
+        shares = [figure(each[k] if k < len(each) else None, 3) for each in survivals]
+        columns.append(Column(f"S_{k + 1}", shares))
+    return Folding(_keys([found for found, _ in measured]), columns)
+
+
+def _ranked(measured: MeasurementSet) -> Iterator[RenderableType]:
+    ranked = rankings(measured)
+    failed = {each.key for each in measured.failed}
+    for batch in sorted({found.result.batch for found in measured.measurements}):
+        here = {
+            found.result.key
+            for found in measured.measurements
+            if found.result.batch == batch and not found.result.profiled and found.result.key not in failed
+        }
+        if len(here) < 2:
             continue
-        yield Text(printable(f"  {finding.severity}{about}: {finding.sentence}"), style=_STYLES[finding.severity])
-    for found in measured.measurements:
+        yield ""
+        yield Text(f"concurrency {batch}:", style="bold")
+        yield from (note(printable(sentence)) for sentence in _sentences(ranked.get(batch)))
+
+
+def _sentences(ranking: Ranking | None) -> Sequence[str]:
+    if ranking is None:
+        return ["Not ranked: fewer than two rounds in which every setting was measured."]
+    return ranking_sentences(ranking)
+
+
+def _findings(measured: MeasurementSet, rows: Sequence[Measurement]) -> Iterator[RenderableType]:
+    """Alarms, warnings and notes by setting; what is in order is counted, so that its absence would be seen."""
+    fine = [finding.code for _, finding in _all(measured, rows) if finding.severity == "ok"]
+    told = [(about, finding) for about, finding in _all(measured, rows) if finding.severity != "ok"]
+    if fine or told:
+        yield ""
+    for about, finding in told:
+        text = printable(f"{finding.severity}{about}: {finding.sentence}")
+        yield Padding(Text(text, style=_STYLES[finding.severity]), (0, 0, 0, 2))
+    for found in rows:
         if any(reading.agrees is False for reading in found.readings):
-            yield note(f"accept length by source at {_name(found)}:")
+            yield note(printable(f"accept length by source at {_name(found)}:"))
             yield from (note(f"  {_reading(reading)}") for reading in found.readings)
     if fine:
-        yield note(f"{fine} checks in order (tokens, closure, acceptance by source); all are in measurements.json")
+        yield note(f"{len(fine)} checks in order ({', '.join(dict.fromkeys(fine))}); all are in measurements.json")
 
 
-def _all(measured: MeasurementSet) -> Iterable[tuple[str, Finding]]:
-    for found in measured.measurements:
+def _all(measured: MeasurementSet, rows: Sequence[Measurement]) -> Iterable[tuple[str, Finding]]:
+    for found in rows:
         for finding in found.findings:
             yield f" at {_name(found)}", finding
-    for finding in measured.findings:
+    for finding in (*measured.findings, *measured.across):
         yield "", finding
 
 
 def _name(found: Measurement) -> str:
-    steps = "the baseline" if found.result.steps is None else f"{found.result.steps} steps"
-    return f"{steps}, concurrency {found.result.batch}"
+    return f"{found.result.key.words}, concurrency {found.result.batch}"
 
 
 def _reading(reading: Reading) -> str:
-    return f"{reading.source}: {reading.value:.3f} ({reading.count} {reading.unit}): {reading.definition}"
+    return f"{reading.source}: {reading.value:.3f} ({_count(reading)}): {reading.definition}"
+
+
+def _count(reading: Reading) -> str:
+    return f"{reading.unit}, number unknown" if reading.count is None else f"{reading.count} {reading.unit}"
+
+
+def _legend(measured: MeasurementSet, *, cycles: bool) -> Iterator[RenderableType]:
+    yield ""
+    yield note("tok/s: of all requests together, probe off (for `on`: measured ones); +/-: half the 95 % interval")
+    yield note("accept len: tokens per verify, bonus token included; steps none: no speculation")
+    if cycles:
+        yield note("phases: mean GPU time a cycle; S_k: share of verifies with at least k correct drafts; by the probe")
+    if measured.simulated:
+        yield note(f"all figures: {measured.simulated}")

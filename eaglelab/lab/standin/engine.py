@@ -69,7 +69,7 @@ class Engine:
             queue.put_nowait(message)
 
     async def ask(self, kind: str) -> Any:
-        """A question to the scheduler: `flush_cache` or `internal_state`."""
+        """A question to the scheduler: `flush_cache`, `internal_state` or `gauges`."""
         number = next(self._numbers)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._replies[number] = future

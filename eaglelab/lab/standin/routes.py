@@ -211,12 +211,8 @@ class Routes:
         return Reply(200)
 
     async def _metrics(self, _request: WebRequest) -> Reply:
-        state = await self._engine.ask("internal_state")
+        gauges = await self._engine.ask("gauges")
         label = f'{{model_name="{self._args.served_model_name}"}}'
-        values = {
-            "sglang:num_running_reqs": len(self._engine.unfinished),
-            "sglang:gen_throughput": state["last_gen_throughput"],
-            "sglang:spec_accept_length": state.get("avg_spec_accept_length", 0.0),
-        }
-        lines = (f"# TYPE {name} gauge\n{name}{label} {float(value)}\n" for name, value in values.items())
+        values = {"num_running_reqs": len(self._engine.unfinished), **gauges}
+        lines = (f"# TYPE sglang:{name} gauge\nsglang:{name}{label} {float(value)}\n" for name, value in values.items())
         return Reply(200, "".join(lines).encode(), "text/plain; version=0.0.4; charset=utf-8")

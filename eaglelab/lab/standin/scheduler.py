@@ -67,7 +67,7 @@ class PlainWorker:
 
 @dataclass
 class _Interval:
-    """Counts since the last `Decode batch` line, and since the start (`total_*`)."""
+    """Counts since the last `Decode batch` line, what that line said, and counts since the start (`total_*`)."""
 
     began: float = 0.0
     tokens: int = 0
@@ -75,6 +75,7 @@ class _Interval:
     verifies: int = 0
     cycles: int = 0
     throughput: float = 0.0
+    accept_length: float = 0.0
     total_accepted: int = 0
     total_verifies: int = 0
 
@@ -120,6 +121,8 @@ class Scheduler:
             self.send({"kind": "reply", "id": message["id"], "value": success})
         elif kind == "internal_state":
             self.send({"kind": "reply", "id": message["id"], "value": self.internal_state()})
+        elif kind == "gauges":
+            self.send({"kind": "reply", "id": message["id"], "value": self.gauges()})
 
     def turn(self) -> None:
         """Run one batch."""
@@ -142,6 +145,10 @@ class Scheduler:
         if self._interval.total_verifies:
             state["avg_spec_accept_length"] = self._interval.total_accepted / self._interval.total_verifies
         return state
+
+    def gauges(self) -> dict[str, float]:
+        """What `/metrics` shows beside the running requests; set with each `Decode batch` line, of its interval alone."""
+        return {"gen_throughput": self._interval.throughput, "spec_accept_length": self._interval.accept_length}
 
     # One batch ----------------------------------------------------------------------------------------------------
 
@@ -204,6 +211,7 @@ class Scheduler:
     def _log_decode(self, running: int) -> None:
         interval, now = self._interval, self.gpu.clock.now
         interval.throughput = interval.tokens / (now - interval.began)
+        interval.accept_length = interval.accepted / interval.verifies if interval.verifies else 0.0
         stats = DecodeStats(
             running=running,
             queued=len(self.waiting),
