@@ -20,6 +20,7 @@ from eaglelab.profile.findings import Finding
 from eaglelab.profile.metrics import parse_metrics
 from eaglelab.profile.samples import RequestSample
 from eaglelab.profile.stats import rounded
+from eaglelab.profile.student import t_quantile
 
 __all__ = [
     "Reading",
@@ -36,6 +37,7 @@ LOG_INTERVAL = 40
 """Decode cycles between two of SGLang's decode lines (`--decode-log-interval`); gauges and averages move only then."""
 
 _SIGMAS = 3.0
+_RISK = 0.0027  # that of three standard deviations
 _PRINTED = 0.005
 _ROUNDING = 0.001
 _OTHER_REQUESTS = 0.05
@@ -119,15 +121,18 @@ def from_decode_lines(
 ) -> Reading | None:
     """The mean of the log's `accept len` at the wanted number of running requests.
 
-    Lines after idle time are out already. Each is printed with two decimals, so half of the last digit and three standard
-    errors of the mean are allowed. Without `alone` (the lines are of several step counts) it cannot be compared.
+    Lines after idle time are out already. Each is printed with two decimals, so half of the last digit is allowed, and three
+    standard errors of the mean, more of few lines (Student's t). Without `alone` (the lines are of several step counts) it
+    cannot be compared.
     """
     group = next((each for each in groups if each.running_requests == wanted and each.accept_length), None)
     if group is None or group.accept_length is None:
         return None
     lengths = group.accept_length
     known = alone and lengths.stdev is not None
-    error = _SIGMAS * (lengths.stdev or 0.0) / math.sqrt(lengths.count)
+    error = 0.0
+    if lengths.stdev is not None:
+        error = t_quantile(_RISK, lengths.count - 1) * lengths.stdev / math.sqrt(lengths.count)
     said = definition("decode_lines", release)
     return Reading("decode_lines", lengths.mean, lengths.count, "lines", said, _PRINTED + error if known else None)
 

@@ -101,8 +101,8 @@ class Ranked:
 
     @property
     def tok_s(self) -> float:
-        """Mean of the rounds, tokens per second."""
-        return statistics.fmean(self.rates)
+        """Tokens per second over these rounds: their harmonic mean, exact where each holds as many tokens."""
+        return statistics.harmonic_mean(self.rates)
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,8 @@ def _sentences(ranking: Ranking) -> Iterator[str]:
 def _figures(entry: Ranked) -> str:
     name, over = entry.key.words, ""
     if entry.baseline is not None and entry.over_baseline is not None:
-        over = f", {_difference(entry.over_baseline)} {entry.baseline.words} ({_ends(entry.over_baseline)})"
+        baseline = "its own baseline" if entry.baseline.variation else "the baseline"
+        over = f", {_difference(entry.over_baseline)} {baseline} ({_ends(entry.over_baseline)})"
     return f"{name[0].upper()}{name[1:]}: {entry.tok_s:.1f} tok/s{over}"
 
 

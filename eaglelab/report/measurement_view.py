@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -13,7 +13,7 @@ from eaglelab.printable import printable
 from eaglelab.profile.bench import BenchSummary, summarise_bench
 from eaglelab.profile.cross import Reading
 from eaglelab.profile.definitions import PHASES
-from eaglelab.profile.findings import Finding, Severity
+from eaglelab.profile.findings import Severity
 from eaglelab.profile.measurement_set import Failed, Measurement, MeasurementSet, rankings
 from eaglelab.profile.pooling import Estimate
 from eaglelab.profile.ranking import Ranking
@@ -27,7 +27,8 @@ from eaglelab.report.folding import Column, Folding
 __all__ = ["measurement_table"]
 
 _STYLES: dict[Severity, str] = {"ok": "", "note": "", "warning": "yellow", "alarm": "bold red"}
-_VARIATION_WIDTH = 24
+_GRAVITY: tuple[Severity, ...] = ("ok", "note", "warning", "alarm")
+_VARIATION_WIDTH = 25
 
 
 def measurement_table(measured: MeasurementSet, *, ranked: bool = True) -> RenderableType:
@@ -37,7 +38,7 @@ def measurement_table(measured: MeasurementSet, *, ranked: bool = True) -> Rende
     if rows:
         parts.append(_requests(rows))
     if measured.failed:
-        parts.append(_failed(measured.failed))
+        parts += ["", _failed(measured.failed)]
     cycles = [(found, found.setting) for found in rows if found.setting is not None]
     if cycles:
         parts += ["", _cycles(cycles)]
@@ -67,21 +68,21 @@ def _keys(rows: Sequence[Measurement]) -> list[Column]:
 
 
 def _requests(rows: Sequence[Measurement]) -> RenderableType:
-    figures: dict[str, Callable[[BenchSummary], str]] = {
-        "req": lambda row: f"{row.requests - row.failed}/{row.requests}" if row.failed else str(row.requests),
-        "tok/s": lambda row: tok_s(row.tok_s_in_all),
-        "+/-95%": lambda row: _half(row.throughput),
-        "tok/s\na req": lambda row: MISSING if row.tok_s is None else tok_s(row.tok_s.mean),
-        "TTFT ms\nmedian": lambda row: _of(row.ttft_ms, "median", 1),
-        "\np99": lambda row: _of(row.ttft_ms, "p99", 1),
-        "TPOT ms\nmedian": lambda row: _of(row.tpot_ms, "median", 3),
-        "\np99 ": lambda row: _of(row.tpot_ms, "p99", 3),
-        "e2e ms\nmedian": lambda row: _of(row.e2e_ms, "median", 0),
-        "accept\nlen": lambda row: figure(row.accept_length, 3),
-    }
+    figures: list[tuple[str, Callable[[BenchSummary], str]]] = [
+        ("req", lambda row: f"{row.requests - row.failed}/{row.requests}" if row.failed else str(row.requests)),
+        ("tok/s", lambda row: tok_s(row.tok_s_in_all)),
+        ("+/-", lambda row: _half(row.throughput)),
+        ("accept\nlen", lambda row: figure(row.accept_length, 3)),
+        ("tok/s\na req", lambda row: _of(row.tok_s, "mean", 1)),
+        ("TTFT ms\nmedian", lambda row: _of(row.ttft_ms, "median", 1)),
+        ("TTFT ms\np99", lambda row: _of(row.ttft_ms, "p99", 1)),
+        ("TPOT ms\nmedian", lambda row: _of(row.tpot_ms, "median", 3)),
+        ("TPOT ms\np99", lambda row: _of(row.tpot_ms, "p99", 3)),
+        ("e2e ms\nmedian", lambda row: _of(row.e2e_ms, "median", 0)),
+    ]
     summaries = [summarise_bench(found.result) for found in rows]
     probe = Column("probe", ["on" if row.profiled else "off" for row in summaries])
-    columns = [Column(header.rstrip(" "), [cell(row) for row in summaries]) for header, cell in figures.items()]
+    columns = [Column(header, [cell(row) for row in summaries]) for header, cell in figures]
     return Folding([*_keys(rows), probe], columns)
 
 
@@ -98,6 +99,8 @@ def _of(stats: Stats | None, name: str, decimals: int) -> str:
 def _failed(failed: Sequence[Failed]) -> Table:
     table = left(plain_table("", "", text=2), 0, 1)
     table.show_header = False
+    for column in table.columns:
+        column.overflow = "fold"
     for each in failed:
         key = SettingKey(each.steps, printable(each.variation))
         table.add_row(Text(key.words), Text(printable(f"failed: {each.what}"), style=_STYLES["alarm"]))
@@ -143,32 +146,39 @@ def _sentences(ranking: Ranking | None) -> Sequence[str]:
 
 
 def _findings(measured: MeasurementSet, rows: Sequence[Measurement]) -> Iterator[RenderableType]:
-    """Alarms, warnings and notes by setting; what is in order is counted, so that its absence would be seen."""
-    fine = [finding.code for _, finding in _all(measured, rows) if finding.severity == "ok"]
-    told = [(about, finding) for about, finding in _all(measured, rows) if finding.severity != "ok"]
-    if fine or told:
+    """Alarms first, then warnings and notes; what is in order is counted, so that its absence would be seen."""
+    together = [*measured.findings, *measured.across]
+    every = [*(finding for found in rows for finding in found.findings), *together]
+    told = [*_told(rows), *((finding.severity, "", finding.sentence) for finding in together)]
+    if every:
         yield ""
-    for about, finding in told:
-        text = printable(f"{finding.severity}{about}: {finding.sentence}")
-        yield Padding(Text(text, style=_STYLES[finding.severity]), (0, 0, 0, 2))
+    for severity, about, sentence in sorted(told, key=lambda each: -_GRAVITY.index(each[0])):
+        if severity != "ok":
+            text = Text(printable(f"{severity}{about}: {sentence}"), style=_STYLES[severity])
+            yield Padding(text, (0, 0, 0, 2))
     for found in rows:
         if any(reading.agrees is False for reading in found.readings):
-            yield note(printable(f"accept length by source at {_name(found)}:"))
+            yield note(printable(f"accept length by source at {found.result.key.words}, {_concurrency(found)}:"))
             yield from (note(f"  {_reading(reading)}") for reading in found.readings)
+    fine = [finding.code for finding in every if finding.severity == "ok"]
     if fine:
-        yield note(f"{len(fine)} checks in order ({', '.join(dict.fromkeys(fine))}); all are in measurements.json")
+        codes = ", ".join(dict.fromkeys(fine))
+        yield note(f"{len(fine)} check{'' if len(fine) == 1 else 's'} in order: {codes}")
 
 
-def _all(measured: MeasurementSet, rows: Sequence[Measurement]) -> Iterable[tuple[str, Finding]]:
+def _told(rows: Sequence[Measurement]) -> Iterator[tuple[Severity, str, str]]:
+    """Findings of single settings; one that several settings share, as those of one load share its log, is told once."""
+    about: dict[tuple[Severity, str, str], list[str]] = {}
     for found in rows:
         for finding in found.findings:
-            yield f" at {_name(found)}", finding
-    for finding in (*measured.findings, *measured.across):
-        yield "", finding
+            names = about.setdefault((finding.severity, finding.sentence, _concurrency(found)), [])
+            names.append(found.result.key.words)
+    for (severity, sentence, concurrency), names in about.items():
+        yield severity, f" at {', '.join([*names, concurrency])}", sentence
 
 
-def _name(found: Measurement) -> str:
-    return f"{found.result.key.words}, concurrency {found.result.batch}"
+def _concurrency(found: Measurement) -> str:
+    return f"concurrency {found.result.batch}"
 
 
 def _reading(reading: Reading) -> str:
@@ -181,9 +191,10 @@ def _count(reading: Reading) -> str:
 
 def _legend(measured: MeasurementSet, *, cycles: bool) -> Iterator[RenderableType]:
     yield ""
-    yield note("tok/s: of all requests together, probe off (for `on`: measured ones); +/-: half the 95 % interval")
-    yield note("accept len: tokens per verify, bonus token included; steps none: no speculation")
+    yield note("tok/s: of all requests together; +/-: half of its 95 % interval")
+    yield note("accept len: tokens per verify, bonus token included")
+    yield note("steps none: no speculation; probe on: measured requests, not for ranking")
     if cycles:
-        yield note("phases: mean GPU time a cycle; S_k: share of verifies with at least k correct drafts; by the probe")
+        yield note("phases: mean GPU time a cycle; S_k: share of verifies with k drafts right")
     if measured.simulated:
         yield note(f"all figures: {measured.simulated}")

@@ -14,6 +14,8 @@ from eaglelab.lab.standin.args import Release, parse
 from eaglelab.lab.standin.routes import Routes
 from eaglelab.lab.standin.web import Reply, WebRequest
 
+GAUGES = {"gen_throughput": 94.0, "spec_accept_length": 1.5}
+
 
 class Engine:
     """Answers every request with one finished output at once."""
@@ -32,7 +34,8 @@ class Engine:
         yield {"text": " the", "output_ids": [1], "meta_info": {"id": rid, "finish_reason": {"type": "length"}}}
 
     async def ask(self, kind: str) -> Any:
-        return {"last_gen_throughput": 94.0} if kind == "internal_state" else True
+        answers = {"internal_state": {"avg_spec_accept_length": 1.9}, "gauges": GAUGES}
+        return answers.get(kind, True)
 
     def abort(self, rid: str, everything: bool) -> None:
         self.aborted.append((rid, everything))
@@ -77,7 +80,9 @@ def test_a_key_is_asked_for_everywhere_but_at_health() -> None:
 
 
 def test_metrics_are_there_with_their_flag() -> None:
-    assert b'sglang:gen_throughput{model_name="m"} 94.0' in ask("/metrics", flags="--enable-metrics").body
+    shown = ask("/metrics", flags="--enable-metrics").body
+    assert b'sglang:gen_throughput{model_name="m"} 94.0' in shown
+    assert b'# TYPE sglang:spec_accept_length gauge\nsglang:spec_accept_length{model_name="m"} 1.5\n' in shown
 
 
 def test_old_names_of_endpoints_are_called_deprecated(caplog: pytest.LogCaptureFixture) -> None:

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from eaglelab.lab.standin.args import Release, parse
+from eaglelab.lab.standin.batch import Result
 from eaglelab.lab.standin.device import Gpu
+from eaglelab.lab.standin.request import Request
 from eaglelab.lab.standin.scheduler import PlainWorker, Scheduler
 
 
@@ -131,3 +133,33 @@ def test_a_decode_line_comes_every_interval(gpu: Gpu, caplog: pytest.LogCaptureF
     lines = [record.message for record in caplog.records if record.message.startswith("Decode batch")]
     assert len(lines) == 3
     assert "gen throughput (token/s): 89.00" in lines[-1]
+
+
+class Drafting(PlainWorker):
+    """Each verify accepts what it is told to: the correct drafts of one request, cycle by cycle."""
+
+    draft_tokens = 3
+
+    def __init__(self, gpu: Gpu, correct: list[int]) -> None:
+        super().__init__(gpu)
+        self._correct = correct
+
+    def decode(self, requests: list[Request]) -> Result:
+        super().decode(requests)
+        correct = self._correct.pop(0)
+        return Result([correct + 1], [correct], lambda: None)
+
+
+def test_the_gauge_is_of_the_last_interval_and_the_servers_average_of_all(gpu: Gpu) -> None:
+    bench = Bench(gpu, "--decode-log-interval 4")
+    bench.scheduler.worker = Drafting(gpu, [2, 2, 2, 2, 0, 1, 0, 1, 2])
+    bench.scheduler.handle({"kind": "gauges", "id": 1})
+    assert bench.sent.pop()["value"] == {"gen_throughput": 0.0, "spec_accept_length": 0.0}
+    bench.ask("r", 1 + 12 + 6 + 3)
+    bench.drain()
+    bench.scheduler.handle({"kind": "gauges", "id": 2})
+    assert bench.sent[-1]["value"]["spec_accept_length"] == pytest.approx(6 / 4)
+    assert bench.scheduler.internal_state()["avg_spec_accept_length"] == pytest.approx(18 / 8)
+    bench.scheduler.handle({"kind": "flush_cache", "id": 3})
+    assert "avg_spec_accept_length" not in bench.scheduler.internal_state()
+    assert bench.scheduler.gauges()["spec_accept_length"] == pytest.approx(6 / 4)

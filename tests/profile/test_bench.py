@@ -109,6 +109,8 @@ def test_a_failed_request_is_counted_and_its_round_is_not():
 
 def test_every_figure_of_the_json_is_defined():
     summary = summarise_bench(BenchResult(2, 1, ROUNDS)).to_json()
-    assert set(summary) - {"steps", "batch", "profiled", "verifies", "prompt_tokens"} <= set(BENCH_DEFINITIONS)
+    assert set(summary) - {"steps", "variation", "batch", "profiled", "verifies", "prompt_tokens"} <= set(
+        BENCH_DEFINITIONS
+    )
     assert summary["throughput"]["unit"] == "rounds"
     assert json.loads(json.dumps(summary)) == summary

@@ -20,6 +20,7 @@ from eaglelab.profile.log_report import LogCollector
 from eaglelab.profile.pooling import Estimate
 from eaglelab.profile.records import read_records
 from eaglelab.profile.samples import RequestSample
+from eaglelab.profile.setting_key import SettingKey
 from eaglelab.profile.summary import summarise
 
 CASES = Path(__file__).parents[1] / "cases" / "profile"
@@ -45,22 +46,36 @@ def test_a_finding_is_plain_json():
     assert json.loads(json.dumps(found)) == found
 
 
+def lengths(found, variation=""):
+    return {SettingKey(steps, variation): each for steps, each in found.items()}
+
+
 def test_accept_lengths_that_rise_are_in_order():
-    assert check_accept_lengths({1: length(1.5), 2: length(1.75), 5: length(1.96), 10: length(1.95)}) == []
+    rising = {1: length(1.5), 2: length(1.75), 5: length(1.96), 10: length(1.95), None: length(1.0)}
+    assert check_accept_lengths(lengths(rising), 1) == []
 
 
 def test_an_accept_length_that_falls_beyond_its_interval_is_an_alarm():
-    (finding,) = check_accept_lengths({5: length(1.80), 2: length(1.90)})
+    (finding,) = check_accept_lengths(lengths({5: length(1.80), 2: length(1.90)}), 8)
     assert (finding.code, finding.severity) == ("accept-length-falls", "alarm")
     assert finding.numbers["margin"] == pytest.approx(0.02 * 2**0.5)
-    assert "falls from 1.900 at 2 steps to 1.800 at 5" in finding.sentence
-    assert check_accept_lengths({2: length(1.82), 5: length(1.80)}) == []
+    assert "falls from 1.900 at 2 steps to 1.800 at 5 steps (concurrency 8)" in finding.sentence
+    assert check_accept_lengths(lengths({2: length(1.82), 5: length(1.80)}), 8) == []
+
+
+def test_accept_lengths_are_compared_within_one_variation_only():
+    """Another attention backend may serve another text."""
+    apart = {**lengths({1: length(1.5), 2: length(1.9)}), **lengths({3: length(1.7), 5: length(1.6)}, "A=1")}
+    (finding,) = check_accept_lengths(apart, 1)
+    assert "at 3 steps to 1.600 at 5 steps with A=1" in finding.sentence
+    assert finding.numbers["variation"] == "A=1"
 
 
 def test_an_accept_length_of_about_one_is_a_broken_draft():
-    (finding,) = check_accept_lengths({0: length(1.0, None), 2: length(1.037)})
-    assert (finding.code, finding.numbers["steps"]) == ("broken-draft", 2)
-    assert check_accept_lengths({2: length(1.06)}) == []
+    (finding,) = check_accept_lengths(lengths({0: length(1.0, None), 2: length(1.037)}, "A=1"), 4)
+    assert (finding.code, finding.numbers["steps"], finding.numbers["batch"]) == ("broken-draft", 2, 4)
+    assert finding.sentence.startswith("Accept length at 2 steps with A=1 and concurrency 4 is 1.04")
+    assert check_accept_lengths(lengths({2: length(1.06)}), 4) == []
 
 
 @pytest.mark.parametrize(

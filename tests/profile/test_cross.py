@@ -162,3 +162,18 @@ def test_a_reading_is_plain_json():
     assert reading["accept_length"] == 1.7
     assert reading["agrees"] is True
     assert reading["unit"] == "verifies"
+
+
+def test_a_gauge_of_one_interval_may_lie_as_far_off_as_one_text_does():
+    one = from_metrics(METRICS, stdev=0.8, batch=1)
+    assert one.tolerance == pytest.approx(0.005 + 3 * 0.8 / 40**0.5)
+    assert from_metrics(METRICS, stdev=0.8, between=0.3, batch=4).tolerance == pytest.approx(
+        0.005 + 3 * (0.64 / 160 + 0.09 / 4) ** 0.5
+    )
+    assert from_metrics(METRICS, stdev=0.8, batch=1, alone=False).tolerance is None
+
+
+def test_few_decode_lines_are_allowed_more():
+    two, many = (from_decode_lines([group(1, *lines)], 1, alone=True) for lines in ((1.6, 1.7), (1.6, 1.7) * 50))
+    assert two.tolerance == pytest.approx(0.005 + 235.8 * 0.0707 / 2**0.5, rel=0.01)
+    assert many.tolerance == pytest.approx(0.005 + 3.0 * 0.0503 / 10, rel=0.03)

@@ -5,6 +5,8 @@ import io
 import json
 import random
 import statistics
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +16,12 @@ from eaglelab.profile.bench import BENCH_DEFINITIONS, BenchResult, RequestSample
 from eaglelab.profile.cross import agree, from_meta, from_probe
 from eaglelab.profile.export import CSV_COLUMNS, to_csv, to_jsonl
 from eaglelab.profile.findings import Finding
-from eaglelab.profile.measurement_set import Measurement, MeasurementSet, from_json, rankings, to_json
+from eaglelab.profile.measurement_set import Failed, Measurement, MeasurementSet, from_json, rankings, to_json
+from eaglelab.profile.records import read_records
+from eaglelab.profile.setting_key import SettingKey
+from eaglelab.profile.summary import summarise
+
+CASES = Path(__file__).parents[1] / "cases" / "profile"
 
 
 def result(steps, rate, *, batch=2, rounds=4, **more):
@@ -59,6 +66,79 @@ SET = MeasurementSet(
 )
 
 
+RING = "NCCL_ALGO=Ring"
+VARIED = MeasurementSet(
+    tuple(
+        Measurement(result(steps, rate, variation=variation, load=f"{steps} {variation}"))
+        for steps, rate, variation in [(2, 94.0, ""), (None, 89.0, ""), (2, 95.0, RING), (5, 71.0, RING)]
+    ),
+    failed=(Failed(5, RING, "out of memory"), Failed(None, RING, "no answer")),
+)
+
+
+def test_what_is_varied_and_what_failed_read_back():
+    again = from_json(to_json(VARIED))
+    assert again == VARIED
+    assert again.measurements[2].result.key == SettingKey(2, RING)
+    assert again.measurements[2].result.load == "2 NCCL_ALGO=Ring"
+
+
+def test_the_probes_cycles_read_back_with_their_phases_and_acceptance():
+    (setting,) = summarise(read_records((CASES / "rank0.jsonl").read_text().splitlines())).settings
+    measured = MeasurementSet((Measurement(result(2, 93.0, profiled=True), setting=setting),))
+    text = to_json(measured)
+    again = from_json(text).measurements[0].setting
+    assert to_json(from_json(text)) == text
+    assert [phase.event.mean for phase in again.phases] == [phase.event.mean for phase in setting.phases]
+    assert again.acceptance == setting.acceptance
+    assert (again.rate.batch_size, again.cycles, again.dropped) == (1, setting.cycles, setting.dropped)
+
+
+def test_a_setting_without_timed_cycles_reads_back():
+    block = json.loads((CASES / "rank0.jsonl").read_text().splitlines()[1])
+    times = {phase: [] for phase in block["event_ms"]}
+    bare = {"cycles": 0, "kept_tokens": [], "event_ms": times, "host_ms": times, "correct_hist": [0, 0, 0], "tokens": 0}
+    (setting,) = summarise(read_records([json.dumps({**block, **bare})])).settings
+    assert (setting.rate, setting.acceptance, setting.phases) == (None, None, ())
+    again = from_json(to_json(MeasurementSet((Measurement(result(2, 93.0), setting=setting),))))
+    assert again.measurements[0].setting == setting
+
+
+def test_a_setting_that_failed_is_not_ranked_and_empties_no_round_of_the_others():
+    (ranking,) = rankings(VARIED).values()
+    assert [entry.key for entry in ranking.entries] == [SettingKey(2, RING), SettingKey(2), SettingKey(None)]
+    crashed = Measurement(BenchResult(3, 2, (FAILED,)))
+    with_it = MeasurementSet((*VARIED.measurements, crashed), failed=VARIED.failed)
+    (again,) = rankings(with_it).values()
+    assert (again.rounds, again.entries) == (4, ranking.entries)
+    assert again.set_aside == (SettingKey(3),)
+
+
+def test_loads_are_told_apart_by_their_name_and_by_what_only_a_start_can_change():
+    def loads(*measured):
+        (ranking,) = rankings(MeasurementSet(tuple(map(Measurement, measured)))).values()
+        return ranking.loads
+
+    assert loads(result(2, 94.0), result(3, 93.0)) == 1
+    assert loads(result(2, 94.0, load="k2"), result(3, 93.0, load="k3")) == 2
+    assert loads(result(2, 94.0), result(None, 89.0)) == 2
+    assert loads(result(2, 94.0), result(2, 95.0, variation=RING)) == 2
+    # One that is not compared does not count.
+    assert loads(result(2, 94.0), result(3, 93.0), BenchResult(None, 2, (FAILED,))) == 1
+
+
+def test_accept_lengths_are_held_against_each_other_across_loads():
+    falling = [Measurement(result(steps, 90.0, load=f"k{steps}")) for steps in (2, 5)]
+    assert MeasurementSet(tuple(falling)).across == ()
+    worse = replace(falling[1].result, requests=tuple(replace(r, verifies=97) for r in falling[1].result.requests))
+    measured = MeasurementSet((falling[0], Measurement(worse)))
+    assert [finding.code for finding in measured.across] == ["broken-draft", "accept-length-falls"]
+    assert [found["code"] for found in json.loads(to_json(measured))["across"]] == [
+        "broken-draft",
+        "accept-length-falls",
+    ]
+
+
 def test_a_set_reads_back_as_it_was():
     text = to_json(SET)
     again = from_json(text)
@@ -76,7 +156,7 @@ def test_the_json_says_what_its_figures_mean_and_ranks_each_concurrency():
     assert first["summary"]["throughput"]["unit"] == "rounds"
     assert [source["source"] for source in first["sources"]] == ["probe", "meta_info"]
     (ranking,) = document["rankings"]
-    assert (ranking["batch"], ranking["ranking"]["winner"]) == (2, 2)
+    assert (ranking["batch"], ranking["ranking"]["winner"]) == (2, {"steps": 2, "variation": ""})
     assert ranking["sentences"][0].startswith("2 steps: 18")
 
 
@@ -145,3 +225,19 @@ def test_json_lines_have_a_row_a_request_failed_ones_included():
     assert rows[0]["itl_s"] == list(SET.measurements[0].result.requests[0].itl_s)
     assert rows[-2]["error"] == "timeout"
     assert to_jsonl(MeasurementSet(())) == ""
+
+
+def test_tables_say_what_is_varied_and_what_failed():
+    rows = list(csv.DictReader(io.StringIO(to_csv(VARIED))))
+    assert [(row["steps"], row["variation"], row["error"]) for row in rows] == [
+        ("2", "", ""),
+        ("none", "", ""),
+        ("2", RING, ""),
+        ("5", RING, ""),
+        ("5", RING, "out of memory"),
+        ("none", RING, "no answer"),
+    ]
+    assert {rows[-1][name] for name in CSV_COLUMNS} == {"none", RING, "no answer", ""}
+    lines = [json.loads(line) for line in to_jsonl(VARIED).splitlines()]
+    assert (lines[-3]["steps"], lines[-3]["variation"]) == (5, RING)
+    assert lines[-1] == {"steps": None, "variation": RING, "failed": "no answer"}
