@@ -1,0 +1,203 @@
+"""Where the servers run: on this machine's GPUs, or on the embedded lab."""
+
+from __future__ import annotations
+
+import json
+import os
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from eaglelab.lab.model import read_model
+from gpu.lab_truth import LabTruth
+from gpu.truth import CraftedTruth, Truth
+from gpu.validate.setting import CANDIDATES, Setting, merged, server_entry
+from gpu.validate.workspace import Workspace
+
+__all__ = ["Gpu", "Lab", "Machine"]
+
+Flags = tuple[tuple[str, str | int | float | bool], ...]
+
+_POLICY_NEVER = 10**9
+"""Batches after which SGLang's own policy would move: never."""
+
+
+@dataclass
+class Machine(ABC):
+    """A way to run servers whose truth is known.
+
+    `state`: the folder in which the agent there keeps what it remembers. `mid_load`: seconds after its start at which a
+    server is still loading. `too_much`: flags with which one cannot come up. `gpu`: index of the GPU of one-GPU servers. Loads take `load_s`, `step_s` more for each
+    step count to choose from, and `first_s` more the first time.
+    """
+
+    workspace: Workspace
+
+    label: str = field(default="", init=False)
+    gpu: int = field(default=0, init=False)
+    mid_load: float = field(default=0.0, init=False)
+    too_much: Flags = field(default=(), init=False)
+    load_s: float = field(default=0.0, init=False)
+    step_s: float = field(default=0.0, init=False)
+    first_s: float = field(default=0.0, init=False)
+
+    @property
+    @abstractmethod
+    def state(self) -> Path: ...
+
+    @property
+    @abstractmethod
+    def port(self) -> int:
+        """Where the server listens on loopback."""
+
+    @abstractmethod
+    def why_not(self, setting: Setting) -> str | None:
+        """Why there can be no such server; None where there can."""
+
+    @abstractmethod
+    def entry(self, setting: Setting) -> dict[str, Any]:
+        """Makes ready for a server of `setting`, and returns the inventory's entry of its host."""
+
+    @abstractmethod
+    def truth(self, acceptance: float) -> Truth:
+        """What the models must do."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Ends what `entry` began."""
+
+    def load_seconds(self, setting: Setting) -> float:
+        """What a load is expected to take."""
+        first = not any((self.workspace.folder / "logs").glob("*-play-*"))
+        return self.load_s + self.step_s * len(setting.candidates) + (self.first_s if first else 0.0)
+
+    def _candidates(self, setting: Setting) -> str:
+        """SGLang 0.5.12's `--speculative-adaptive-config`, written where server and validation both see it."""
+        counts = list(setting.candidates or CANDIDATES)
+        file = self.workspace.folder / f"steps-{'.'.join(map(str, counts))}.json"
+        file.write_text(json.dumps({"candidate_steps": counts, "warmup_batches": _POLICY_NEVER}), encoding="utf-8")
+        return str(file)
+
+
+@dataclass
+class Gpu(Machine):
+    """This machine. `site`: folder with sglang/ if it is not installed in `python`; `index`: the GPU for one-GPU servers.
+
+    The times are those of an H200: the first load compiles kernels, and each captured step count takes its own.
+    """
+
+    models: Path
+    python: str
+    site: Path | None
+    index: int
+    server_port: int
+    log: Path
+
+    def __post_init__(self) -> None:
+        self.label, self.mid_load, self.gpu = "real GPU", 20.0, self.index
+        self.load_s, self.step_s, self.first_s = 60.0, 8.0, 65.0
+        # Nearly all memory for the KV cache, and graphs for batches whose activations then find no room.
+        self.too_much = (("mem-fraction-static", 0.985), ("cuda-graph-max-bs", 2048), ("max-running-requests", 2048))
+
+    @property
+    def state(self) -> Path:
+        base = os.environ.get("XDG_STATE_HOME")
+        return (Path(base) if base else Path.home() / ".local/state") / "eaglelab"
+
+    @property
+    def port(self) -> int:
+        return self.server_port
+
+    def why_not(self, setting: Setting) -> str | None:
+        draft = self.models / f"draft-{setting.acceptance}"
+        return None if draft.exists() else f"there is no {draft}"
+
+    def entry(self, setting: Setting) -> dict[str, Any]:
+        env = {"SGLANG_SKIP_SGL_KERNEL_VERSION_CHECK": "1"}
+        env |= {"PYTHONPATH": str(self.site)} if self.site else {}
+        env |= {"CUDA_VISIBLE_DEVICES": str(self.index)} if setting.tp_size == 1 else {}
+        flags = {
+            "skip-tokenizer-init": True,
+            "attention-backend": "triton",
+            "sampling-backend": "pytorch",
+            "grammar-backend": "none",
+            "mem-fraction-static": 0.5,
+            "cuda-graph-max-bs": 8,
+            "disable-radix-cache": True,
+        }
+        base = {
+            "connection": "local",
+            "python": self.python,
+            "log": str(self.log),
+            "expected_load": self.load_seconds(setting),
+            "ready_timeout": 400,
+            "server": {
+                "port": self.server_port,
+                "model_path": str(self.models / "target"),
+                "speculative": {"draft_model_path": str(self.models / f"draft-{setting.acceptance}")},
+                "flags": flags,
+                "env": env,
+            },
+        }
+        return merged(base, {"server": server_entry(setting, self._candidates(setting))})
+
+    def truth(self, acceptance: float) -> Truth:
+        return CraftedTruth.read(self.models / f"truth-{acceptance}.json")
+
+    def close(self) -> None:
+        """Nothing: the server is rolled back by whoever started it."""
+
+
+@dataclass
+class Lab(Machine):
+    """The embedded lab, brought up anew for another acceptance: that is a property of its model there."""
+
+    release: str = "0.5.12"
+    clock_rate: float = 8.0
+
+    def __post_init__(self) -> None:
+        self.label, self.mid_load, self.load_s = "simulated GPU", 1.0, 6.0
+        # No memory runs out here: any server that ends while it loads must do.
+        self.too_much = (("speculative-adaptive", True), ("speculative-adaptive-config", "/there/is/no/such/file"))
+        self._up: float | None = None
+
+    @property
+    def state(self) -> Path:
+        return self.workspace.folder / ".lab/host/home/.local/state/eaglelab"
+
+    @property
+    def port(self) -> int:
+        return int(json.loads((self.workspace.folder / ".lab/lab.json").read_text())["server_port"])
+
+    def why_not(self, setting: Setting) -> str | None:
+        return "the simulated GPU has no device timer of SGLang" if setting.device_timer else None
+
+    def entry(self, setting: Setting) -> dict[str, Any]:
+        if self._up != setting.acceptance:
+            self.close()
+            self._bring_up(setting.acceptance)
+        server = server_entry(setting, self._candidates(setting))
+        return {"connection": "lab", "expected_load": 3, "server": server}
+
+    def _bring_up(self, acceptance: float) -> None:
+        model: dict[str, Any] = read_model().as_settings()
+        model["acceptance"] = {"seed": 1, "survival": [acceptance]}
+        # The first and last row of the built-in costs of verify: in between they bend, and a prediction takes a line.
+        rows = sorted(model["gpu_ms"]["verify"].items())
+        model["gpu_ms"]["verify"] = dict([rows[0], rows[-1]])
+        file = self.workspace.folder / "lab-model.yaml"
+        file.write_text(yaml.safe_dump(model), encoding="utf-8")
+        options = ["--sglang", self.release, "--clock-rate", str(self.clock_rate), "--model", str(file)]
+        self.workspace.invoke("lab-up", "--load-seconds", "2", *options, timeout=120)
+        self._up = acceptance
+
+    def truth(self, acceptance: float) -> Truth:
+        return LabTruth(acceptance, seed=1, vocabulary=read_model().vocabulary)
+
+    def close(self) -> None:
+        if self._up is not None:
+            self.workspace.invoke("lab-down", timeout=60)
+            self._up = None

@@ -1,0 +1,199 @@
+"""What the checks make of results: figures that can be worked out by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpu.validate.experiments import cost, faults, prediction, sweep, timing, tp2
+from gpu.validate.experiments.prediction import predict
+from gpu.validate.experiments.timing import device_seconds
+from gpu.validate.experiments.truth import truth_checks, worst_z
+from gpu.validate.results import Check
+
+
+def met(checks: list[Check]) -> list[bool | None]:
+    return [check.met for check in checks]
+
+
+def truth_run(**changes: Any) -> dict[str, Any]:
+    rank = {
+        "computed": {"2": [40, 24, 36]},
+        "counted": {"2": [40, 24, 36]},
+        "unknown": 0,
+        "tokens_computed": 196,
+        "tokens_counted": 196,
+    }
+    clients = {"ids_as_computed": 4, "verifies_as_computed": 4, "tokens": 200}
+    data = {"requests": 4, "clients": {**clients}, "ranks": {"0": {**rank, **changes}}}
+    return {"truth-v2-p0.6-b1": {"acceptance": 0.6, "steps": {"2": data}}}
+
+
+def test_equal_histograms_meet_every_goal() -> None:
+    checks = truth_checks("truth-", truth_run())
+    assert met(checks) == [True] * 5
+    assert checks[0].measured == "3 of 3 (100 request-cycles, 0 unknown; at least 200 tokens a K)"
+    assert checks[4].measured == "worst +0.00 (K = 2, k = 1)"
+
+
+@pytest.mark.parametrize(
+    ("changes", "missed"),
+    [
+        ({"counted": {"2": [39, 25, 36]}}, [0]),
+        ({"counted": {"2": [40, 24, 36], "3": [1, 0, 0, 0]}}, [0]),
+        ({"counted": {"2": [70, 15, 15]}}, [0, 4]),
+        ({"unknown": 1}, [0]),
+        ({"tokens_counted": 195}, [3]),
+    ],
+)
+def test_one_cycle_too_many_or_in_the_wrong_bin_misses_the_goal(changes: dict[str, Any], missed: list[int]) -> None:
+    found = met(truth_checks("truth-", truth_run(**changes)))
+    assert found == [number not in missed for number in range(5)]
+
+
+def test_nothing_counted_at_all_misses_the_goal() -> None:
+    assert met(truth_checks("truth-", truth_run(counted={}, tokens_counted=0)))[0] is False
+
+
+def test_the_worst_survival_is_given_in_standard_errors() -> None:
+    z, k = worst_z([50, 14, 36], 0.6)  # S_1 = 0.50 for 0.60: 0.1 / sqrt(0.24 / 100)
+    assert (round(z, 2), k) == (-2.04, 1)
+
+
+def timed(event: dict[str, float], host: dict[str, float], **more: Any) -> dict[str, Any]:
+    return {"event_ms": event, "host_ms": host, **more}
+
+
+EVENT = {"draft": 1.0, "verify": 3.0, "extend": 0.5, "other": 0.1, "total": 4.6}
+
+
+def test_the_wall_time_of_a_cycle_is_met_within_one_per_cent() -> None:
+    run = timed(EVENT, EVENT, decode_s=4.63, cycles_seen=1000)
+    found = timing.experiment().checks({"time-wall-v2": {"steps": {"3": run}}})
+    assert found[0].measured == "4.600 ms beside 4.630 ms (-0.65 %)"
+    assert met(found) == [True, None]
+    found = timing.experiment().checks({"time-wall-v2": {"steps": {"3": {**run, "decode_s": 4.7}}}})
+    assert met(found) == [False, None]
+
+
+def test_each_phase_must_agree_with_the_synchronised_clock() -> None:
+    host = {**EVENT, "extend": 0.52}
+    found = timing.experiment().checks({"time-sync-v1": {"steps": {"8": timed(EVENT, host)}}})
+    assert met(found) == [False]
+    assert "extend 0.500 ms (-3.8 %)" in found[0].measured
+
+
+def test_the_device_timer_is_compared_by_phase() -> None:
+    run = timed(EVENT, EVENT, device_ms={"draft": 0.6, "verify": 2.9, "extend": 0.3})
+    found = timing.experiment().checks({"time-device-v2": {"steps": {"3": run}}})
+    assert found[0].measured == "3.000 ms beside 2.900 ms (+3.4 %)"
+    assert met(found) == [True, None]
+
+
+def test_device_seconds_are_summed_over_label_sets() -> None:
+    text = """# TYPE sglang:forward_execution_seconds_total counter
+sglang:forward_execution_seconds_total{category="target_verify",model_name="m",tp_rank="0"} 1.5
+sglang:forward_execution_seconds_total{model_name="m",category="target_verify",tp_rank="1"} 0.25
+sglang:forward_execution_seconds_total{category="eagle_draft",model_name="m"} 2e-01
+sglang:other_seconds_total{category="eagle_draft"} 9
+"""
+    assert device_seconds(text) == {"target_verify": 1.75, "eagle_draft": 0.2}
+
+
+def answer(seconds: float, tokens: int = 101, verifies: int = 50) -> dict[str, Any]:
+    return {"tokens": tokens, "verifies": verifies, "first_s": 0.1, "last_s": 0.1 + seconds}
+
+
+def test_cost_is_the_ratio_within_pairs_of_equal_requests() -> None:
+    pairs = [{"off": answer(1.0 + i / 10), "on": answer((1.0 + i / 10) * 1.005)} for i in range(6)]
+    data = {"pairs": pairs, "simulated": False}
+    (check,) = cost.experiment().checks({"cost-on-v2": data})
+    assert check.measured.startswith("-0.50 % (-0.50 to -0.50; 6 pairs; +125 us a cycle")
+    assert check.met is True
+    slower = [{"off": pair["off"], "on": answer(1.02 * (pair["off"]["last_s"] - 0.1))} for pair in pairs]
+    assert met(cost.experiment().checks({"cost-on-v2": {**data, "pairs": slower}})) == [False]
+    assert met(cost.experiment().checks({"cost-on-v2": {**data, "pairs": slower, "simulated": True}})) == [None]
+
+
+def test_the_patch_switched_off_is_compared_once_both_kinds_of_load_are_there() -> None:
+    loads = {
+        name: {"simulated": False, "answers": [answer(1.0 + i / 100) for i in range(4)]}
+        for name in ("cost-off-1", "cost-unpatched-1", "cost-unpatched-2")
+    }
+    assert cost.experiment().checks({"cost-off-1": loads["cost-off-1"]}) == []
+    (check,) = cost.experiment().checks(loads)
+    assert check.met is True
+    assert "loads: unpatched 98.5, 98.5, off 98.5 tok/s" in check.measured
+
+
+def test_a_sweep_in_one_load_must_accept_as_separate_loads_do() -> None:
+    one = {"load_s": 80.0, "steps": {"3": [answer(1.0 + i / 50) for i in range(4)]}}
+    own = {"load_s": None, "steps": {"3": [answer(1.01 + i / 50) for i in range(4)]}}
+    found = sweep.experiment().checks({"sweep-one-v2": one, "sweep-k3-v2": own})
+    assert met(found) == [True, True, None, None]
+    assert found[0].measured == "2.0000 and 2.0000"
+    own["steps"]["3"][0]["verifies"] = 51  # type: ignore[index]
+    assert met(sweep.experiment().checks({"sweep-one-v2": one, "sweep-k3-v2": own}))[0] is False
+
+
+def test_throughput_is_predicted_from_survival_and_a_line_through_two_cycle_times() -> None:
+    low = {"event_ms": {"total": 10.0}, "correct_hist": [1, 1, 1]}
+    high = {"event_ms": {"total": 16.0}, "correct_hist": [50, 25, 0, 0, 0, 0, 0, 0, 25]}
+    predicted = predict(low, high, (1, 2, 5))
+    assert predicted == pytest.approx({1: 1500 / 9, 2: 1750 / 10, 5: 2500 / 13})
+
+
+def test_a_prediction_is_held_against_the_sweep() -> None:
+    low = {"event_ms": {"total": 10.0}, "correct_hist": [1, 1, 1]}
+    high = {"event_ms": {"total": 16.0}, "correct_hist": [50, 25, 0, 0, 0, 0, 0, 0, 25]}
+    data = {"prediction-v2": {"steps": {"2": low, "8": high}}}
+    rates = {"1": 1500 / 9, "5": 2500 / 13 / 1.06}
+    one = {"steps": {k: [answer(100 / rate)] for k, rate in rates.items()}}
+    assert prediction.experiment().checks(data) == []
+    found = prediction.experiment().checks({**data, "sweep-one-v2": one})
+    assert met(found) == [False, True]
+    assert "K = 5: 192.3 for 181.4 (+6.0 %)" in found[0].measured
+
+
+def fault(**changes: Any) -> dict[str, Any]:
+    data = {
+        "fault": "x",
+        "code": 1,
+        "said": "why",
+        "changed_files": [],
+        "files": 30,
+        "processes": 0,
+        "more_memory_mib": 0,
+    }
+    return {"faults-killed": {**data, **changes}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [
+        ({}, True),
+        ({"code": 0}, False),
+        ({"changed_files": ["a"]}, False),
+        ({"processes": 1}, False),
+        ({"more_memory_mib": 99}, False),
+    ],
+)
+def test_a_fault_must_leave_nothing_behind(changes: dict[str, Any], wanted: bool) -> None:
+    assert met(faults.experiment().checks(fault(**changes))) == [wanted]
+
+
+def test_two_ranks_must_write_the_same_blocks() -> None:
+    run = truth_run()["truth-v2-p0.6-b1"]
+    rank = run["steps"]["2"]["ranks"]["0"]
+    slower = {**EVENT, "verify": 3.2}
+    run["steps"]["2"]["ranks"] = {"0": {**rank, "event_ms": EVENT}, "1": {**rank, "event_ms": slower}}
+    blocks = [[1, 10, [4, 6]], [2, 9, [3, 3, 3]]]
+    same = {"tp2-v2": {**run, "switching": {"0": blocks, "1": blocks}}}
+    found = tp2.experiment().checks(same)
+    assert met(found) == [True] * 6 + [None]
+    assert "verify 0.200" in found[-1].measured
+    other = {"tp2-v2": {**run, "switching": {"0": blocks, "1": blocks[:1]}}}
+    assert met(tp2.experiment().checks(other))[5] is False
+    alone = {"tp2-v2": {**run, "switching": {"0": blocks}}}
+    assert met(tp2.experiment().checks(alone))[5] is False

@@ -1,0 +1,79 @@
+"""Inventory entries that the project's own reader takes, and what a load is expected to take."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from eaglelab.inventory import load_inventory
+from eaglelab.server.command import server_command
+from gpu.truth import craft_truth
+from gpu.validate.machine import Gpu
+from gpu.validate.setting import CANDIDATES, Setting
+from gpu.validate.workspace import Workspace
+
+
+@pytest.fixture
+def gpu(tmp_path: Path) -> Gpu:
+    workspace = Workspace(tmp_path / "work", {})
+    models = tmp_path / "models"
+    (models / "draft-0.6").mkdir(parents=True)
+    craft_truth(100, 0.6, 7).save(models / "truth-0.6.json")
+    return Gpu(workspace, models, "/usr/bin/python3", tmp_path / "site", 1, 31000, tmp_path / "server.log")
+
+
+def host_of(gpu: Gpu, setting: Setting):  # type: ignore[no-untyped-def]
+    gpu.workspace.inventory(gpu.entry(setting))
+    (host,) = load_inventory(gpu.workspace.folder / "inventory.yaml").select(None, env={})
+    return host
+
+
+def test_the_entry_starts_the_server_that_was_asked_for(gpu: Gpu) -> None:
+    host = host_of(gpu, Setting(worker="v1", candidates=CANDIDATES))
+    command = " ".join(server_command(host, python=host.python, steps=3))
+    assert f"--model-path {gpu.models}/target" in command
+    assert f"--speculative-draft-model-path {gpu.models}/draft-0.6" in command
+    assert "--speculative-num-steps 3" in command
+    assert "--speculative-adaptive " in command
+    assert "--skip-tokenizer-init" in command
+    file = host.server.flags["speculative-adaptive-config"]
+    assert json.loads(Path(file).read_text())["candidate_steps"] == [1, 2, 3, 5, 8]
+    assert host.server.env["SGLANG_ENABLE_SPEC_V2"] == "0"
+    assert host.server.env["CUDA_VISIBLE_DEVICES"] == "1"
+    assert host.connection == "local"
+
+
+def test_a_server_on_two_gpus_sees_them_both(gpu: Gpu) -> None:
+    host = host_of(gpu, Setting(tp_size=2))
+    assert "CUDA_VISIBLE_DEVICES" not in host.server.env
+    assert host.server.tp_size == 2
+
+
+def test_too_much_memory_is_asked_for_in_place_of_the_usual(gpu: Gpu) -> None:
+    host = host_of(gpu, Setting(flags=gpu.too_much))
+    assert host.server.flags["mem-fraction-static"] == 0.985
+    assert host.server.flags["cuda-graph-max-bs"] == 2048
+    assert host.server.flags["attention-backend"] == "triton"
+
+
+def test_models_that_are_not_there_are_told(gpu: Gpu) -> None:
+    assert gpu.why_not(Setting()) is None
+    assert gpu.why_not(Setting(acceptance=0.8)) == f"there is no {gpu.models}/draft-0.8"
+    assert gpu.truth(0.6) == craft_truth(100, 0.6, 7)
+
+
+def test_the_first_load_is_expected_to_take_longer(gpu: Gpu) -> None:
+    first = gpu.load_seconds(Setting(candidates=CANDIDATES))
+    (gpu.workspace.folder / "logs/20261129-210845-play-3dd0").mkdir(parents=True)
+    assert (first, gpu.load_seconds(Setting(candidates=CANDIDATES)), gpu.load_seconds(Setting())) == (165, 100, 60)
+
+
+def test_the_workspace_is_a_project_of_its_own(gpu: Gpu) -> None:
+    folder = gpu.workspace.folder
+    assert {path.name for path in folder.iterdir()} >= {"tasks.py", "playbooks", "patches"}
+    gpu.workspace.inventory({"connection": "local"})
+    written = yaml.safe_load((folder / "inventory.yaml").read_text())
+    assert written == {"default_host": "here", "hosts": {"here": {"connection": "local"}}}

@@ -1,0 +1,168 @@
+"""The order of parts, what is skipped, what is tried in vain, what the table says of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from gpu.validate.__main__ import Session, wanted_parts
+from gpu.validate.budget import Budget, OutOfTimeError
+from gpu.validate.client import ServerError
+from gpu.validate.experiments import experiments
+from gpu.validate.part import Part, in_order
+from gpu.validate.results import Check, Results, table
+from gpu.validate.setting import Setting, merged, server_entry
+from gpu.validate.site import Site
+
+
+def nothing(site: Site, budget: Budget) -> dict[str, Any]:
+    return {}
+
+
+def part(name: str, setting: Setting | None = None, **more: Any) -> Part:
+    return Part(name, 10.0, nothing, setting, **more)
+
+
+V1, V2 = Setting(worker="v1"), Setting()
+
+
+def test_parts_of_one_setting_follow_each_other() -> None:
+    given = [part("a", V2), part("b", V1), part("c"), part("d", V2), part("e", V2, alone=True), part("f", V1)]
+    assert [each.name for each in in_order(given)] == ["a", "d", "b", "f", "c", "e"]
+
+
+def test_names_and_patterns_choose_parts_in_their_order() -> None:
+    available = experiments(10_000)
+    chosen = wanted_parts(available, "sweep-k3-v2,truth-v2-*,tp2")
+    assert [each.name for each in chosen] == [
+        "sweep-k3-v2",
+        "truth-v2-p0.6-b1",
+        "truth-v2-p0.6-b8",
+        "truth-v2-p0.8-b1",
+        "truth-v2-p0.8-b8",
+        "tp2-v2",
+    ]
+    with pytest.raises(SystemExit, match="no experiment or part 'truht'"):
+        wanted_parts(available, "truht")
+
+
+def test_every_part_has_a_name_of_its_own() -> None:
+    names = [each.name for experiment in experiments(10_000) for each in experiment.parts]
+    assert len(set(names)) == len(names)
+
+
+def test_settings_say_what_differs() -> None:
+    assert Setting(candidates=(1, 2)).name == "v2-p0.6-k1.2"
+    assert Setting(worker="v1", steps=5, patched=False, probe=False).name == "v1-p0.6-k5-unpatched"
+    assert Setting(probe=False, tp_size=2, sync=True).name == "v2-p0.6-k3-tp2-sync-off"
+
+
+def test_a_setting_becomes_flags_and_variables() -> None:
+    entry = server_entry(Setting(worker="v1", candidates=(1, 5), device_timer=True), "/steps.json")
+    assert entry["flags"] == {
+        "speculative-adaptive": True,
+        "speculative-adaptive-config": "/steps.json",
+        "enable-metrics": True,
+    }
+    assert entry["env"] == {
+        "SGLANG_ENABLE_SPEC_V2": "0",
+        "EAGLE3_STEPS_FROM_RID": "1",
+        "SGLANG_ENABLE_METRICS_DEVICE_TIMER": "1",
+    }
+    assert server_entry(Setting(), "x") == {"tp_size": 1, "speculative": {"num_steps": 3}, "flags": {}, "env": {}}
+
+
+def test_entries_are_merged_key_by_key() -> None:
+    assert merged({"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"c": 4}, "e": 5}) == {"a": {"b": 1, "c": 4}, "d": 3, "e": 5}
+
+
+class FakeMachine:
+    def why_not(self, setting: Setting) -> str | None:
+        return "not here" if setting.device_timer else None
+
+    def load_seconds(self, setting: Setting) -> float:
+        return 50.0
+
+
+class FakeSite:
+    def __init__(self) -> None:
+        self.machine, self.setting, self.said, self.rolled_back = FakeMachine(), V1, list[str](), 0
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+    def rollback(self, budget: Budget) -> None:
+        assert budget.left > 60  # whatever the session's own says
+        self.rolled_back += 1
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Session:
+    return Session(cast("Site", FakeSite()), Results(tmp_path), Budget(55.0, clock=lambda: 0.0))
+
+
+def failing(error: Exception) -> Callable[[Site, Budget], dict[str, Any]]:
+    def run(site: Site, budget: Budget) -> dict[str, Any]:
+        raise error
+
+    return run
+
+
+def test_what_does_not_fit_is_skipped_and_said(session: Session) -> None:
+    session.run(part("needs-a-load", V2))
+    session.run(part("same-server", V1))
+    session.run(part("not-to-be-had", Setting(device_timer=True)))
+    assert session.skipped == {
+        "needs-a-load": "it needs about 60 s and 55 s were left",
+        "not-to-be-had": "not here",
+    }
+    assert list(session.results.load()) == ["same-server"]
+
+
+def test_what_is_there_is_not_run_again(session: Session) -> None:
+    session.results.save("done", {"kept": True})
+    session.run(Part("done", 10.0, failing(AssertionError("run again"))))
+    assert session.results.load()["done"] == {"kept": True}
+
+
+@pytest.mark.parametrize(
+    "error", [ServerError("it answered 500"), OutOfTimeError("its time is over"), KeyError("load")]
+)
+def test_a_failure_is_kept_and_the_host_put_back(session: Session, error: Exception) -> None:
+    session.run(Part("broken", 10.0, failing(error)))
+    assert cast("Any", session.site).rolled_back == 1
+    assert session.results.failures() == {"broken": f"{type(error).__name__}: {error}"}
+    session.run(part("broken"))
+    assert session.results.failures() == {}
+
+
+def test_a_budget_ends_with_the_one_that_it_is_part_of() -> None:
+    now = [0.0]
+    budget = Budget(100, clock=lambda: now[0])
+    part_of_it = budget.part(30)
+    now[0] = 25.0
+    assert (budget.left, part_of_it.left, part_of_it.limit(60), part_of_it.limit(2)) == (75, 5, 5, 2)
+    now[0] = 31.0
+    with pytest.raises(OutOfTimeError):
+        part_of_it.limit(1)
+
+
+def test_the_table_names_what_was_missed_and_what_was_not_run() -> None:
+    checks = {"truth": [Check("bins", "all", "23 of 24", False), Check("ids", "all", "4 of 4", True)], "cost": []}
+    text = table(checks, {"sweep-one-v2": "ServerError: gone"}, {"tp2-v2": "one GPU"}, "Run on: real GPU.")
+    assert "| bins | all | 23 of 24 | **no** |" in text
+    assert "| ids | all | 4 of 4 | yes |" in text
+    assert "- sweep-one-v2: ServerError: gone" in text
+    assert "- tp2-v2: one GPU" in text
+    assert "## cost" not in text
+
+
+def test_a_result_is_written_whole(tmp_path: Path) -> None:
+    results = Results(tmp_path)
+    results.save("a", {"x": 1})
+    assert json.loads((tmp_path / "a.json").read_text()) == {"x": 1}
+    assert [file.name for file in tmp_path.iterdir()] == ["a.json"]
