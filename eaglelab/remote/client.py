@@ -61,12 +61,13 @@ class AgentClient:
         self._clock = clock
         self._talk: Talk | None = None
         self._was_there = False
+        self._given_up = False
         self._last = 0.0
         self._holder: dict[str, Any] | None = None
         self._lost: LockLost | None = None
         self._session = uuid.uuid4().hex
         self._again = tenacity.Retrying(
-            retry=tenacity.retry_if_exception(lambda error: isinstance(error, LinkLost) and self._was_there),
+            retry=tenacity.retry_if_exception(lambda error: isinstance(error, LinkLost) and self._worth_another_try()),
             stop=tenacity.stop_any(tenacity.stop_after_attempt(attempts), tenacity.stop_before_delay(_PATIENCE_S)),
             wait=tenacity.wait_exponential(multiplier=0.5, max=5),
             before_sleep=lambda state: lost(_reason(state)),
@@ -105,10 +106,18 @@ class AgentClient:
             self._ready(silence)
             return self._ask(op, args, data, silence, news)
 
-        if op in _REPEATABLE or (op == "http" and args["method"] == "GET"):
-            return self._again(once)
-        self._again(self._ready, silence)
+        try:
+            if op in _REPEATABLE or (op == "http" and args["method"] == "GET"):
+                return self._again(once)
+            self._again(self._ready, silence)
+        except LinkLost:
+            self._given_up = True
+            raise
         return once()
+
+    def _worth_another_try(self) -> bool:
+        """A host that stayed away once is not waited for again, until it has answered: a rescue asks it several things."""
+        return self._was_there and not self._given_up
 
     def close(self) -> None:
         """Says goodbye, so that the agent has ended and its lock is free when this returns."""
@@ -163,7 +172,7 @@ class AgentClient:
             # Also after a Ctrl-C: the answer that is still under way must not be taken for that of the next question.
             self._drop()
             raise
-        self._last = self._clock()
+        self._last, self._given_up = self._clock(), False
         if "error" in message:
             raise explain(message["error"], self.link.name)
         return message["ok"], raw

@@ -190,6 +190,19 @@ def test_a_link_that_stays_away_is_said_each_time_and_given_up_in_the_end(link: 
     assert heard == ["the connection broke"] * 11
 
 
+def test_a_host_that_stayed_away_is_tried_once_a_call_until_it_answers(link: BreakingLink) -> None:
+    found = client(link)
+    link.faults = [receives(0)] * 14
+    for tries in (12, 13, 14):
+        with pytest.raises(LinkLost):
+            found.call("status")
+        assert len(link.pipes) == tries
+    assert found.call("status")["alive"] is False
+    link.pipes[-1].received_left = 0
+    assert found.call("status")["alive"] is False  # patient again
+    found.close()
+
+
 def test_pauses_between_tries_outlast_a_port_that_refuses_for_half_a_minute(link: BreakingLink) -> None:
     slept: list[float] = []
     found = AgentClient(link, sys.executable, sleep=slept.append)
