@@ -159,13 +159,15 @@ class Waiting:
         if ended is None:
             raise self._died("the server is gone, and nothing there says how (killed, or the machine was restarted)")
         if ended["signal"] is not None:
-            why = "; the kernel does this when memory runs out (see dmesg there)" if ended["signal"] == 9 else ""
+            # SGLang kills its own tree after a part of it has failed: only where its log says nothing is it a guess.
+            guess = ended["signal"] == 9 and self.log.death is None
+            why = "; the kernel does this when memory runs out (see dmesg there), or somebody did" if guess else ""
             raise self._died(f"the server was killed by signal {ended['signal']}{why}")
         raise self._died(f"the server ended by itself with exit code {ended['code']}")
 
     def _died(self, how: str) -> ServerDied:
         death = self.log.death
-        what = f"{how}: {death.what} ({death.line[-300:].strip()})" if death else how
+        what = f"{how}: {death.what} ({_told(death.line)})" if death else how
         hint = death.hint if death else f"invoke logs --host {self.where} shows its log"
         return ServerDied(what + _tail(self.log.last), where=self.where, hint=hint)
 
@@ -185,6 +187,12 @@ class Waiting:
 def _tail(last: Iterable[str]) -> str:
     lines = "".join(f"\n    {line[:300]}" for line in last)
     return f"\n  last lines of its log:{lines}" if lines else ""
+
+
+def _told(line: str, most: int = 300) -> str:
+    """The message of a log line without the traceback's module in front; the beginning says what failed."""
+    text = line.strip()
+    return text if len(text) <= most else f"{text[:most].rstrip()} ..."
 
 
 def _in_words(health: Mapping[str, Any]) -> str:

@@ -49,11 +49,13 @@ class Setting:
             extra["EAGLE3_PROFILE_DIR"] = self.probe_folder
         return server_env(host, extra)
 
-    def fingerprint(self, host: Host, files: Mapping[str, str]) -> str:
-        """Over command line, variables and the sha256 of the worker files that the server would load.
+    def fingerprint(self, host: Host, files: Mapping[str, str], machine: object = None) -> str:
+        """Over command line, variables, the sha256 of the worker files that the server would load, and the machine.
 
         The probe's folder is left out: it differs between runs and changes nothing else.
         """
         environment = {name: value for name, value in self.environment(host).items() if name != "EAGLE3_PROFILE_DIR"}
         about: Any = [self.command(host, None), sorted(environment.items()), sorted(files.items())]
+        if machine is not None:  # an agent that does not know it, and records of before, go by the rest alone
+            about.append(machine)
         return hashlib.sha256(json.dumps(about).encode()).hexdigest()

@@ -211,6 +211,17 @@ def test_a_server_that_is_gone_without_a_record_of_its_end_is_dead_after_a_momen
     assert "invoke logs --host h" in caught.value.hint
 
 
+def test_a_kill_is_blamed_on_the_kernel_only_where_the_log_says_nothing_else() -> None:
+    log = b"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB" + b" and more" * 100 + b"\n"
+    script = Script(seen(alive=False, exit={"code": None, "signal": 9}, log=log))
+    with pytest.raises(ServerDied) as caught:
+        script.wait()
+    first = caught.value.what.splitlines()[0]
+    assert "kernel" not in first
+    assert "OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB and more" in first
+    assert first.endswith(" ...)")
+
+
 def test_a_launcher_that_outlives_its_scheduler_is_dead_after_a_moment() -> None:
     log = b"[x TP0] Scheduler hit an exception: Traceback\nValueError: why\n"
     script = Script(seen(), seen(log=log), seen())
