@@ -27,7 +27,7 @@ COMMON = {
     "inventory": "another inventory file",
 }
 PLAIN = {name: COMMON[name] for name in ("json", "debug")}
-TAKEOVER = {"takeover": "end the server that holds the port though eaglelab did not start it"}
+TAKEOVER = {"takeover": "end the server that is in the way though eaglelab, or you, did not start it"}
 STEAL = {"steal_lock": "take the host's lock from the run that holds it, and end that one"}
 RESUME = {"resume": "go on with a run of this command: its name, a beginning or end of it, or last"}
 DRIFT = {"accept_drift": "patch workers that are not those of their release, too"}
@@ -77,10 +77,11 @@ def deploy_profiling(
     """Patch, start, drive, and bring the profile home."""
 
     def work(outcome: Any, say: Any) -> None:
-        from eaglelab.commands.options import given, one_step, read, whole
+        from eaglelab.commands.options import filled, given, one_step, read, whole
         from eaglelab.commands.play import play
 
-        chosen = given(patch=patch, tokens=read(tokens, whole, "--tokens", least=32), steps=read(steps, one_step))
+        tokens_wanted, steps_wanted = read(tokens, whole, "--tokens", least=32), read(steps, one_step)
+        chosen = given(patch=filled(patch, "--patch"), tokens=tokens_wanted, steps=steps_wanted)
         how = {"takeover": takeover, "accept_drift": accept_drift, "steal_lock": steal_lock, "resume": resume}
         request = _request("deploy-profiling", host, inventory, check, vars=chosen, **how)
         play(request, "deploy-profiling", outcome, say)
@@ -173,8 +174,8 @@ def play(
     c: Context,
     file,
     var=None,
-    tags="",
-    skip_tags="",
+    tags=None,
+    skip_tags=None,
     host=None,
     takeover=False,
     accept_drift=False,
@@ -188,7 +189,7 @@ def play(
     """Run any playbook."""
 
     def work(outcome: Any, say: Any) -> None:
-        from eaglelab.commands.options import assignments, words
+        from eaglelab.commands.options import assignments, read, words
         from eaglelab.commands.play import play as run
 
         request = _request(
@@ -201,8 +202,8 @@ def play(
             steal_lock=steal_lock,
             resume=resume,
             vars=assignments(var or ()),
-            tags=words(tags),
-            skip_tags=words(skip_tags),
+            tags=read(tags, words, "--tags") or (),
+            skip_tags=read(skip_tags, words, "--skip-tags") or (),
         )
         run(request, file, outcome, say)
 
@@ -311,15 +312,15 @@ def lab_up(c: Context, sglang="0.5.9", load_seconds="3", clock_rate="8", model=N
     def work(outcome: Any, say: Any) -> None:
         from eaglelab.commands.hosts import lab_root
         from eaglelab.commands.lab import lab_up as up
-        from eaglelab.commands.options import decimal, whole
+        from eaglelab.commands.options import decimal, filled, read, whole
         from eaglelab.lab.lab import LabOptions
 
         options = LabOptions(
             root=lab_root(PROJECT),
-            sglang=sglang,
+            sglang=filled(sglang, "--sglang"),
             load_seconds=decimal(load_seconds, "--load-seconds"),
             clock_rate=decimal(clock_rate, "--clock-rate"),
-            model=Path(model) if model else None,
+            model=read(filled(model, "--model"), Path),
             port=whole(port, "--port", least=0),
         )
         up(options, outcome, say)

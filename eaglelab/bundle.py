@@ -59,9 +59,10 @@ class Bundle:
     def read(self, name: str) -> dict[str, Any] | None:
         """A JSON file of this bundle; None where there is none, or none that can be read."""
         try:
-            return dict(json.loads((self.folder / name).read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError):
+            found = json.loads((self.folder / name).read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError):
             return None
+        return found if isinstance(found, dict) else None
 
     def _whole(self, name: str, text: str) -> Path:
         path = self.path(name)
@@ -101,12 +102,14 @@ class Bundle:
                 file.write(data)
 
     def events(self) -> list[dict[str, Any]]:
-        """All events so far, oldest first. A line that a kill has cut off is left out."""
+        """All events so far, oldest first. A line that a kill has cut off, or that is none of ours, is left out."""
         path = self.folder / "events.jsonl"
         found = []
         for line in path.read_bytes().splitlines() if path.exists() else []:
             with contextlib.suppress(ValueError):
-                found.append(json.loads(line))
+                event = json.loads(line)
+                if isinstance(event, dict) and event.keys() >= {"time", "task", "action", "state"}:
+                    found.append(event)
         return found
 
     @contextlib.contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -18,7 +20,17 @@ from eaglelab.profile.measurement_set import Measurement
 from eaglelab.remote.client import AgentClient
 from eaglelab.say import Say
 
-__all__ = ["Context", "Found", "LogMark", "Options"]
+__all__ = ["Context", "Found", "LogMark", "Options", "complete"]
+
+_TYPED = re.compile(
+    r"\binvoke (deploy-profiling|bench|rollback|stop|status|logs|doctor)\b(?! --resume)( --host [^\s,;]+)?(?! --(?:host|inventory))"
+)
+
+
+def complete(hint: str, host: str, inventory: str | None) -> str:
+    """A hint whose commands lead, typed as they stand, to this host of this inventory file (None: the usual one)."""
+    more = f" --inventory {shlex.quote(inventory)}" if inventory else ""
+    return _TYPED.sub(lambda found: f"invoke {found[1]}{found[2] or f' --host {shlex.quote(host)}'}{more}", hint)
 
 
 @dataclass(frozen=True)
@@ -59,7 +71,8 @@ class LogMark:
 class Found:
     """What the tasks of one run on one host have found out so far.
 
-    `record` is the host's of the server that this run works with, `folder` where in the bundle its files go.
+    `record` is the host's of the server that this run works with, `folder` where in the bundle its files go. `changed`:
+    this try has changed files, `touched`: it has begun to stop or to start a server; neither can be found out later.
     """
 
     facts: dict[str, Any] | None = None
@@ -67,11 +80,13 @@ class Found:
     modules: dict[str, bytes] = field(default_factory=dict)
     plans: tuple[FilePlan, ...] = ()
     patched: bool = False
+    changed: bool = False
     log: LogMark | None = None
     probe: tuple[LogMark, ...] = ()
     probe_folder: str | None = None
     steps: int | None = None
     started: bool = False
+    touched: bool = False
     record: dict[str, Any] | None = None
     folder: str = ""
     bench: list[BenchResult] = field(default_factory=list)
@@ -97,10 +112,16 @@ class Context:
     """How many blocks with a `rescue` are at work: if there is one, an interrupt puts the host back."""
     resumed: int = 0
     """How often this run has been taken up again."""
+    inventory: str | None = None
+    """The file that the command named; None for the project's."""
 
     @property
     def run(self) -> str:
         return self.bundle.run
+
+    def invoke(self, command: str) -> str:
+        """A command for this host, to be typed as it stands: invoke rollback --host eagle."""
+        return complete(f"invoke {command}", self.host.name, self.inventory)
 
     @property
     def facts(self) -> dict[str, Any]:

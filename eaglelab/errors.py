@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-__all__ = ["AttentionError", "EaglelabError", "GateMissed", "HostError", "InputError", "Interrupted", "LockLost"]
+__all__ = [
+    "AttentionError",
+    "EaglelabError",
+    "GateMissed",
+    "HostError",
+    "InputError",
+    "Interrupted",
+    "LockLost",
+    "NotOurs",
+    "OtherMachine",
+]
 
 
 class EaglelabError(Exception):
@@ -28,8 +38,16 @@ class HostError(EaglelabError):
     """A host or its server did not do what was asked; it is as it was, or rolled back (exit 1)."""
 
 
-class LockLost(HostError):
-    """Somebody else took over a host's lock and is at work there: nothing more is done on it, nothing put back (exit 1)."""
+class NotOurs(HostError):
+    """A host is not this run's to work on: nothing more is done on it, nothing put back (exit 1)."""
+
+
+class LockLost(NotOurs):
+    """Somebody else took over a host's lock and is at work there (exit 1)."""
+
+
+class OtherMachine(NotOurs):
+    """A run that is taken up again finds another machine, or another SGLang, than it began on (exit 1)."""
 
 
 class InputError(EaglelabError):

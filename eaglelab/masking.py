@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, quote_plus
 
@@ -21,20 +21,41 @@ _VALUE = (
     r"(?P<value>\\?'(?:\\.|[^'\\\n])*(?:\\?'|$)|\\?\"(?:\\.|[^\"\\\n])*?(?:\\?\"|$)|\[[^\]\n]*(?:\]|$)"
     r"|(?!(?:None|null|True|False|true|false)\b)[^\s,;)&'\"\\\]}]+)"
 )
+_KEYS = (
+    *(f"{of}{dash}key" for of in ("api", "access", "private") for dash in ("", "-", "_")),
+    *(f"{of}{dash}token" for of in ("hf", "auth", "access", "api") for dash in ("-", "_")),
+    *("secret", "passw", "passphrase"),
+)
 # What a server that others started may have in its log or command line: the value is not known, its place is.
-# Lower-case `token` alone is left as it is: SGLang's own lines count tokens with it.
-_SHAPES = (
-    re.compile(rf"(?P<before>(?i:{_NAME})\\?['\"]?\s*(?:[=:]|%3[AaDd])\s*)(?!Bearer\b|Basic\b){_VALUE}"),
-    re.compile(rf"(?P<before>--[\w-]*(?i:{_NAME})\\?['\"]?(?:,\s*|\s+))(?!-){_VALUE}"),
-    re.compile(r"(?P<before>\bBearer(?:\s+|%20|\+))(?P<value>[^\s'\",;\\]+)"),
-    re.compile(r"(?P<before>(?i:\bAuthorization)\\?['\"]?\s*[=:]\s*\\?['\"]?Basic\s+)(?P<value>[^\s'\",;\\]+)"),
-    re.compile(r"(?P<before>://[^/\s:@]*:)(?P<value>[^/\s@]+)(?=@)"),
-    re.compile(
-        rf"(?P<before>\b[A-Z0-9_]*(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE)[A-Z0-9_]*\\?['\"]?(?:=|:\s+)){_VALUE}"
+# Lower-case `token` alone is left as it is: SGLang's own lines count tokens with it. Names and dashes have bounds, or a
+# long run of their letters would be looked through again from each of them.
+# Each with sets of words, of each of which one must be there (lower-case ones in any case): most of a log has none.
+_SHAPES: tuple[tuple[tuple[tuple[str, ...], ...], tuple[re.Pattern[str], ...]], ...] = (
+    (
+        (("key", "_token", "-token", "secret", "pass"), _KEYS),
+        (
+            re.compile(rf"(?P<before>(?i:{_NAME})\\?['\"]?\s*(?:[=:]|%3[AaDd])\s*)(?!Bearer\b|Basic\b){_VALUE}"),
+            re.compile(
+                rf"(?P<before>(?<!-)-{{2,}}(?:\w[\w-]{{0,100}})?(?i:{_NAME})\\?['\"]?(?:,\s*|\s+))(?!-){_VALUE}"
+            ),
+        ),
+    ),
+    ((("Bearer",),), (re.compile(r"(?P<before>\bBearer(?:\s+|%20|\+))(?P<value>[^\s'\",;\\]+)"),)),
+    (
+        (("authorization",),),
+        (re.compile(r"(?P<before>(?i:\bAuthorization)\\?['\"]?\s*[=:]\s*\\?['\"]?Basic\s+)(?P<value>[^\s'\",;\\]+)"),),
+    ),
+    ((("://",),), (re.compile(r"(?P<before>://[^/\s:@]*:)(?P<value>[^/\s@]+)(?=@)"),)),
+    (
+        (("KEY", "TOKEN", "SECRET", "PASS"),),
+        (
+            re.compile(
+                r"(?P<before>\b[A-Z0-9_]{0,100}(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE)[A-Z0-9_]{0,100}"
+                rf"\\?['\"]?(?:=|:\s+)){_VALUE}"
+            ),
+        ),
     ),
 )
-_HINTS = ("key", "_token", "-token", "secret", "passw", "passphrase", "bearer", "authorization", "://")
-"""A line with none of these in it has none of the shapes; most lines of a log are told so in no time."""
 
 
 def is_secret_name(name: str) -> bool:
@@ -56,6 +77,8 @@ class Masker:
         # The longest first: a secret may be part of another.
         ordered = sorted(spellings, key=lambda form: (-len(form), form))
         self._values = re.compile("|".join(map(re.escape, ordered))) if ordered else None
+        self.longest = max((len(form.encode("utf-8", "surrogateescape")) for form in ordered), default=0)
+        """Bytes that a known value has at most, however it is spelt."""
 
     def is_secret(self, name: str) -> bool:
         """Whether the value of a variable or flag of this name is masked."""
@@ -65,6 +88,8 @@ class Masker:
         """`text` without known values, API keys, bearer tokens and `NAME_TOKEN=...` assignments."""
         if self._values is not None:
             text = self._values.sub(MASK, text)
+        if not any(_possible(text)):
+            return text
         return "".join(map(_without_shapes, text.splitlines(keepends=True)))
 
     def mapping(self, data: Mapping[str, Any]) -> dict[str, Any]:
@@ -98,11 +123,17 @@ class Masker:
 
 
 def _without_shapes(line: str) -> str:
-    lower = line.lower()
-    if "TOKEN" in line or any(hint in lower for hint in _HINTS):
-        for shape in _SHAPES:
-            line = shape.sub(rf"\g<before>{MASK}", line)
+    for shape in _possible(line):
+        line = shape.sub(rf"\g<before>{MASK}", line)
     return line
+
+
+def _possible(text: str) -> Iterator[re.Pattern[str]]:
+    """The shapes that `text` may have."""
+    lower = text.lower()
+    for sets, shapes in _SHAPES:
+        if all(any(word in (lower if word.islower() else text) for word in words) for words in sets):
+            yield from shapes
 
 
 def _spellings(value: str) -> set[str]:

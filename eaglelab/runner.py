@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from eaglelab.actions.base import Action
 from eaglelab.context import Context, Options
-from eaglelab.errors import AttentionError, EaglelabError, HostError, InputError, Interrupted, LockLost
+from eaglelab.errors import AttentionError, EaglelabError, HostError, InputError, Interrupted, NotOurs
 from eaglelab.playbook import ActionTask, Block, Entry, Playbook
 from eaglelab.templating import TemplateError, condition, render
 from eaglelab.tries import Tries
@@ -85,9 +85,9 @@ class Runner:
         return self.results
 
     def _interrupted(self) -> Interrupted:
-        host = self.context.host.name
-        hint = f"invoke status --host {host} shows what is there, invoke rollback --host {host} puts it back"
-        return Interrupted("interrupted", where=host, hint=hint)
+        status, back = self.context.invoke("status"), self.context.invoke("rollback")
+        hint = f"{status} shows what is there, {back} puts it back"
+        return Interrupted("interrupted", where=self.context.host.name, hint=hint)
 
     def _entries(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
@@ -128,12 +128,12 @@ class Runner:
     def _block(self, block: Block) -> None:
         """The failure that leads into `rescue` is what a `fail` in there raises again. `always` runs in any case.
 
-        But for a host whose lock is somebody else's by now: nothing is done there any more.
+        But for a host that is not this run's (any more): nothing is done there.
         """
         try:
             with self._guard(block):
                 self._entries(block.block)
-        except LockLost:
+        except NotOurs:
             raise
         except BaseException:
             try:
@@ -153,7 +153,7 @@ class Runner:
         self.context.guarded += guarded
         try:
             yield
-        except LockLost:
+        except NotOurs:
             raise
         except kinds as error:
             if not guarded:
@@ -188,7 +188,7 @@ class Runner:
                     mended = False
                     break
                 interrupted |= self._put_back(entry)
-            except LockLost:
+            except NotOurs:
                 raise
             except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - what puts things back may come next
                 self.context.say.line(str(error), style="red")
@@ -218,7 +218,7 @@ class Runner:
     def _attention(self, failure: EaglelabError, error: BaseException) -> AttentionError:
         host = self.context.host.name
         what = self._failure(error).what
-        hint = error.hint if isinstance(error, AttentionError) else f"invoke rollback --host {host}"
+        hint = error.hint if isinstance(error, AttentionError) else self.context.invoke("rollback")
         return AttentionError(f"{failure.what}\nthen putting things back failed too: {what}", where=host, hint=hint)
 
     def _task(self, task: ActionTask) -> None:
@@ -274,7 +274,7 @@ class Runner:
 
         return tenacity.Retrying(
             retry=tenacity.retry_if_exception(
-                lambda error: isinstance(error, HostError) and not isinstance(error, LockLost)
+                lambda error: isinstance(error, HostError) and not isinstance(error, NotOurs)
             ),
             stop=tenacity.stop_after_attempt(1 + task.retries),
             wait=tenacity.wait_fixed(task.delay),

@@ -44,7 +44,7 @@ class Tries:
         self._found = {
             event["key"]: Earlier(event["result"], event.get("since", event["time"]))
             for event in events
-            if event["state"] in ("ok", "held") and "key" in event
+            if event["state"] in ("ok", "held") and {"key", "result"} <= event.keys()
         }
 
     def key(self, task: ActionTask, args: BaseModel) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -17,6 +18,10 @@ loopback_guard.install()
 os.environ["EAGLELAB_LOOPBACK_ONLY"] = "1"
 os.environ["PYTHONPATH"] = os.pathsep.join([str(GUARD), *filter(None, [os.environ.get("PYTHONPATH")])])
 os.environ.pop("EAGLELAB_HOST", None)
+# Started in the background (`&`, nohup), a process ignores these, and so would every command that a test interrupts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 @pytest.fixture

@@ -115,3 +115,15 @@ def test_a_known_value_is_found_however_it_was_encoded(secret: str) -> None:
 def test_each_line_of_a_long_secret_is_one() -> None:
     pem = "-----BEGIN KEY-----\nMIIEvQIBADANBgkq\nhkiG9w0BAQEFAASC\n-----END KEY-----\n"
     assert Masker(values=[pem]).text("log: hkiG9w0BAQEFAASC") == "log: ***"
+
+
+@pytest.mark.parametrize(
+    "run", ["-" * 300_000, "--a" * 50_000, "KEY" * 100_000, "api_key='" * 30_000, "://" * 100_000, " " * 300_000]
+)
+def test_what_a_long_run_costs_does_not_grow_with_its_square(run: str) -> None:
+    """No time is asserted: it would take minutes."""
+    assert Masker().text(f"api-key {run}! --api-key QQQ").endswith("--api-key ***")
+
+
+def test_a_flag_is_one_behind_any_number_of_dashes_and_anything_before_them() -> None:
+    assert Masker().text(f"x--api-key QQ {'-' * 500}my-api-key QQ --a--hf-token QQ").count("QQ") == 0

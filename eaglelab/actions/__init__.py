@@ -11,7 +11,7 @@ from eaglelab.actions.evidence import FETCH_LOGS, PROVE, REPORT
 from eaglelab.actions.generate import GENERATE, MEASURE
 from eaglelab.actions.patch import BACKUP, PATCH
 from eaglelab.actions.plan import PLAN
-from eaglelab.actions.serve import CHECK_SERVER, START, STOP
+from eaglelab.actions.serve import CHECK_OWNER, CHECK_SERVER, START, STOP
 from eaglelab.actions.undo import FAIL, ROLLBACK
 from eaglelab.actions.wait import WAIT
 
@@ -20,6 +20,7 @@ __all__ = ["ACTIONS"]
 _ALL = (
     DOCTOR,
     PLAN,
+    CHECK_OWNER,
     BACKUP,
     PATCH,
     CHECK_SERVER,

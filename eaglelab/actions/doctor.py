@@ -7,7 +7,7 @@ from typing import Any
 
 from eaglelab.actions.base import Action, Arguments
 from eaglelab.context import Context, LogMark, Options
-from eaglelab.errors import HostError
+from eaglelab.errors import HostError, OtherMachine
 from eaglelab.patching.folder import find_patch
 from eaglelab.patching.spec import load_patch
 from eaglelab.server.command import server_env
@@ -44,6 +44,7 @@ def read_facts(context: Context, patch: str) -> dict[str, Any]:
 def _run(context: Context, args: DoctorArguments) -> dict[str, Any]:
     host = context.host
     facts = read_facts(context, args.patch)
+    _refuse_other_machine(context, facts)
     context.found.facts = facts
     context.found.log = LogMark.of_facts(facts)
     context.host = host.at_home(facts["home"])
@@ -54,6 +55,20 @@ def _run(context: Context, args: DoctorArguments) -> dict[str, Any]:
     )
     _check(context, facts, args)
     return {key: facts[key] for key in ("sglang_version", "python_version", "package", "gpus")}
+
+
+def _refuse_other_machine(context: Context, facts: dict[str, Any]) -> None:
+    """A run that is taken up again goes on with figures of its first try: they must be of this very machine."""
+    earlier = (context.bundle.read("facts.json") if context.resumed else None) or {}
+    names = {"machine": "the machine", "sglang_version": "its SGLang"}
+    changed = [key for key in names if earlier.get(key) and facts.get(key) and earlier[key] != facts[key]]
+    if changed:
+        changes = ", ".join(f"{names[key]} was {earlier[key]} and is {facts[key]}" for key in changed)
+        raise OtherMachine(
+            f"this is not the host that run {context.run} began on: {changes}",
+            where=context.host.name,
+            hint="figures of two machines do not go together: begin a new run; nothing was changed",
+        )
 
 
 def _gpus(facts: dict[str, Any]) -> str:
@@ -120,7 +135,10 @@ def _check_gpus(context: Context, facts: dict[str, Any]) -> None:
 def _check_port(context: Context, facts: dict[str, Any], args: DoctorArguments) -> None:
     holder = facts["port_holder"]
     if holder and not facts["port_is_ours"]:
-        what = f"port {context.port} is taken by a server that eaglelab did not start: pid {holder['pid']} of {holder['user']}: {holder['command']}"
+        who = f"pid {holder['pid']} of {holder['user']}: {holder['command']}"
+        state = holder.get("state")
+        whose = f"started by eaglelab from the state folder {state}" if state else "that eaglelab did not start"
+        what = f"port {context.port} is taken by a server {whose}: {who}"
         if args.require_free_port and not context.options.takeover:
             raise HostError(
                 what,

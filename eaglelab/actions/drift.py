@@ -51,7 +51,7 @@ def refuse_edited(context: Context, spec: PatchSpec, plan: FilePlan, path: str) 
             raise HostError(
                 f"{path} holds lines of eaglelab, and somebody has edited it since they were written:\n{changes}",
                 where=context.host.name,
-                hint=f"invoke rollback --host {context.host.name} says how to have the original back",
+                hint=f"{context.invoke('rollback')} says how to have the original back",
             )
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import glob
 import re
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 
 from eaglelab.actions.base import Action, Arguments, NoArguments
-from eaglelab.actions.pull import fetch, read_from
+from eaglelab.actions.pull import fetch, lines_from
 from eaglelab.context import Context, LogMark
 from eaglelab.errors import HostError
+from eaglelab.pieces import lines_of
+from eaglelab.profile.logfile import record_lines
 from eaglelab.profile.records import read_records
 from eaglelab.profile.summary import summarise
 from eaglelab.report.terminal import profile_table
@@ -27,19 +30,21 @@ def _prove(context: Context, _: NoArguments) -> dict[str, Any]:
     # The line stands once in a server's log, at its first decode cycle: before this run, if the server is older.
     if record.get("log") == mark.path:
         mark = LogMark.of_server(record)
-    text = b"".join(piece for _, piece in read_from(context, mark)).decode(errors="replace")
-    found = [match.groupdict() for match in re.finditer(context.spec.canary, text)]
+    ran = re.compile(context.spec.canary)
+    found = {
+        (match["class"], int(match["rank"]))
+        for line in lines_from(context, mark)
+        for match in ran.finditer(line.decode(errors="replace"))
+    }
     if not found:
         raise HostError(
             "the patched code never ran: its line is not in the server's log after the first request",
             where=context.host.name,
             hint="another worker class or another SGLang installation served it; the log is in the bundle",
         )
-    classes = sorted({match["class"] for match in found})
-    context.say.line(
-        f"  the patched code ran in {', '.join(classes)} on {len({match['rank'] for match in found})} rank(s)"
-    )
-    return {"classes": classes, "ranks": sorted({int(match["rank"]) for match in found})}
+    classes, ranks = sorted({name for name, _ in found}), sorted({rank for _, rank in found})
+    context.say.line(f"  the patched code ran in {', '.join(classes)} on {len(ranks)} rank(s)")
+    return {"classes": classes, "ranks": ranks}
 
 
 class FetchArguments(Arguments):
@@ -70,12 +75,8 @@ class ReportArguments(Arguments):
 
 
 def _report(context: Context, args: ReportArguments) -> dict[str, Any]:
-    lines = [
-        line
-        for path in sorted((context.bundle.folder / args.folder).glob("probe/*.jsonl"))
-        for line in path.read_bytes().splitlines()
-    ]
-    profile = summarise(read_records(lines), simulated=context.simulated)
+    files = sorted((context.bundle.folder / args.folder).glob("probe/*.jsonl"))
+    profile = summarise(read_records(record_lines(files)), simulated=context.simulated)
     if not any(setting.cycles for setting in profile.settings):
         raise HostError(
             f"the probe wrote no timed cycle{_why_off(context, args.folder)}",
@@ -91,7 +92,11 @@ def _report(context: Context, args: ReportArguments) -> dict[str, Any]:
 def _why_off(context: Context, folder: str) -> str:
     """A probe that fails switches itself off and says why, once, in the log."""
     log = context.bundle.folder / folder / "server.log"
-    found = _PROBE_OFF.search(log.read_bytes()) if log.exists() else None
+    if not log.exists():
+        return ""
+    with log.open("rb") as file:
+        lines = lines_of(iter(partial(file.read, 1 << 16), b""))
+        found = next(filter(None, map(_PROBE_OFF.search, lines)), None)
     return f": it switched itself off ({found[1].decode(errors='replace').strip()})" if found else ""
 
 

@@ -72,7 +72,7 @@ def _ask(context: Context, text: str, rid: str, tokens: int, temperature: float,
             timeout=silence,
         )
     except AgentFailure as error:
-        hint = f"invoke logs --host {context.host.name} shows what the server says"
+        hint = f"{context.invoke('logs')} shows what the server says"
         raise HostError(f"request {rid} failed: {error.what}", where=context.host.name, hint=hint) from error
 
 

@@ -87,10 +87,12 @@ def _backup_preview(context: Context, _: NoArguments) -> dict[str, Any]:
 
 def _patch(context: Context, _: NoArguments) -> dict[str, Any]:
     contents = _module_paths(context) | {context.host_path(plan): plan.patched for plan in context.plans}
+    before, context.found.changed = context.found.changed, True  # what an interrupt leaves is not known
     answer = context.client.call("apply", b"".join(contents.values()), run=context.run, files=_sized(contents))
     context.found.patched = True
     done = answer["files"]
     changed = [change["path"] for change in done if change["changed"]]
+    context.found.changed = before or bool(changed)
     context.say.line(
         f"  {len(changed)} of {len(done)} files changed" if changed else "  already in place: nothing changed"
     )

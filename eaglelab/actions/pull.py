@@ -11,8 +11,9 @@ from typing import Any
 
 from eaglelab.context import Context, LogMark
 from eaglelab.errors import HostError
+from eaglelab.pieces import lines_of, maskable
 
-__all__ = ["Part", "fetch", "read_from"]
+__all__ = ["Part", "fetch", "lines_from", "read_from"]
 
 _CHUNK = 4 << 20
 
@@ -88,6 +89,11 @@ def read_from(context: Context, mark: LogMark) -> Iterator[tuple[Part, bytes]]:
         inode, offset, before, part = answer["follower"], 0, None, None
 
 
+def lines_from(context: Context, mark: LogMark) -> Iterator[bytes]:
+    """The lines of a file from its mark to its present end; see `pieces.lines_of`."""
+    return lines_of(block for _, block in read_from(context, mark))
+
+
 def _part(answer: dict[str, Any], inode: int | None, known: int | None) -> Part:
     return Part(
         path=answer.get("path", ""),
@@ -102,7 +108,7 @@ def _part(answer: dict[str, Any], inode: int | None, known: int | None) -> Part:
 
 
 def fetch(context: Context, mark: LogMark, name: str) -> int:
-    """Copies a file of the host from its mark into the bundle. Returns bytes. Whole lines go through the masking.
+    """Copies a file of the host from its mark into the bundle. Returns bytes. It is masked as it comes: memory does not grow with it.
 
     What came is what the host has: both sides' sha256 are compared, and it is fetched once more where they differ.
     fetch.json of the bundle tells of every part. Raises HostError where they differ again.
@@ -130,13 +136,17 @@ def fetch(context: Context, mark: LogMark, name: str) -> int:
 
 def _copy(context: Context, mark: LogMark, name: str) -> list[Part]:
     context.bundle.path(name).unlink(missing_ok=True)
-    rest, parts = b"", list[Part]()
-    for part, piece in read_from(context, mark):
-        if not parts or part is not parts[-1]:
-            parts.append(part)
-        whole, newline, rest = (rest + piece).rpartition(b"\n")
-        context.bundle.append(name, whole + newline)
-    context.bundle.append(name, rest)
+    parts = list[Part]()
+
+    def blocks() -> Iterator[bytes]:
+        for part, block in read_from(context, mark):
+            if not parts or part is not parts[-1]:
+                parts.append(part)
+            yield block
+
+    context.bundle.append(name, b"")
+    for piece in maskable(blocks(), context.bundle.masker):
+        context.bundle.append(name, piece)
     return parts
 
 

@@ -6,17 +6,21 @@ import glob
 import hashlib
 import json
 import shlex
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Annotated, Any
 
 from pydantic import Field, PlainValidator
 
 from eaglelab.actions.base import Action, Arguments
+from eaglelab.actions.owner import refuse_other, say_ending, started_by
+from eaglelab.actions.patch import operator
 from eaglelab.context import Context, LogMark
 from eaglelab.server.setting import Setting
 from eaglelab.sweep.one_load import adaptive_config
 
 __all__ = [
+    "CHECK_OWNER",
     "CHECK_SERVER",
     "START",
     "STOP",
@@ -100,7 +104,8 @@ def _files(context: Context, *, patched: bool) -> dict[str, str]:
 
 def wanted_fingerprint(context: Context, args: SettingArguments, *, patched: bool) -> str:
     """What tells a server of this setting from any other."""
-    return args.setting(context).fingerprint(context.host, _files(context, patched=patched))
+    files = _files(context, patched=patched)
+    return args.setting(context).fingerprint(context.host, files, context.facts.get("machine"))
 
 
 def _check_server(context: Context, args: SettingArguments) -> dict[str, Any]:
@@ -113,12 +118,23 @@ def _check_server(context: Context, args: SettingArguments) -> dict[str, Any]:
         why = f"the server of run {record['run']} has another setting"
     else:
         why = ""
+    if why and status["alive"]:
+        refuse_other(context, record)
+        why = f"{why} ({started_by(record)})"
     if why:
         context.say.line(f"  a load is needed: {why}")
     else:
         context.say.line(f"  the server of run {record['run']} already has this setting: no load is needed")
         _follow(context, record, args.folder)
     return {"needed": bool(why), "why": why}
+
+
+def _check_owner(context: Context, args: SettingArguments) -> dict[str, Any]:
+    status = context.client.call("status")
+    record = status["record"]
+    if status["alive"] and record.get("fingerprint") != wanted_fingerprint(context, args, patched=True):
+        refuse_other(context, record)
+    return {}
 
 
 def _follow(context: Context, record: dict[str, Any], folder: str) -> None:
@@ -164,6 +180,7 @@ def _start(context: Context, args: SettingArguments) -> dict[str, Any]:
         context.client.call("keep", config, suffix=".json")
     about = {"run": context.run, "command": command, "log": context.facts["log"], "steps": setting.steps}
     context.bundle.json(str(PurePosixPath(args.folder) / "server.json"), {**about, "env": env})
+    context.found.touched = True
     record = context.client.call(
         "start",
         silence=60,
@@ -177,6 +194,7 @@ def _start(context: Context, args: SettingArguments) -> dict[str, Any]:
             "fingerprint": wanted_fingerprint(context, args, patched=context.found.patched),
             "steps": setting.steps,
             "profile": args.profile,
+            "by": operator(),
             "probe_folder": setting.probe_folder,
         },
     )
@@ -213,6 +231,8 @@ def _stop(context: Context, args: StopArguments) -> dict[str, Any]:
 
     if context.options.takeover:
         _take_over(context, args)
+    say_ending(context)
+    context.found.touched = True
     result = context.client.call("stop", silence=90, news=news, run=context.run, grace=args.grace)
     say_damaged(context, result)
     if result["stopped"]:
@@ -224,7 +244,7 @@ def _stop(context: Context, args: StopArguments) -> dict[str, Any]:
     return result
 
 
-def say_damaged(context: Context, stopped: dict[str, Any]) -> None:
+def say_damaged(context: Context, stopped: Mapping[str, Any]) -> None:
     """Names a record of the server that could not be read: what was stopped was then found by its mark alone."""
     if stopped.get("damaged"):
         context.say.line(f"  set aside as server.json.damaged: {stopped['damaged']}", style="yellow")
@@ -257,6 +277,12 @@ def _stop_preview(context: Context, _: StopArguments) -> dict[str, Any]:
 
 CHECK_SERVER = Action(
     "check_server", SettingArguments, "see whether the running server already has the wanted setting", _check_server
+)
+CHECK_OWNER = Action(
+    "check_owner",
+    SettingArguments,
+    "refuse where a load would end a server that another operator started, before anything is changed",
+    _check_owner,
 )
 START = Action("start", SettingArguments, "start the server in a session of its own", _start, _start_preview)
 STOP = Action(

@@ -6,12 +6,15 @@ import shlex
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import PurePosixPath
+from types import MappingProxyType
 from typing import Annotated, Any
 
 from pydantic import Field
 
+from eaglelab.actions.as_found import Left, left_as_found
 from eaglelab.actions.base import Action, Arguments
 from eaglelab.actions.doctor import read_facts
+from eaglelab.actions.owner import say_ending
 from eaglelab.actions.serve import say_damaged
 from eaglelab.context import Context
 from eaglelab.errors import AttentionError, EaglelabError, HostError
@@ -19,16 +22,22 @@ from eaglelab.patching.folder import find_patch
 from eaglelab.patching.known import load_known
 from eaglelab.remote.hints import AgentFailure
 
-__all__ = ["FAIL", "ROLLBACK", "say_by_folder", "unrecorded"]
+__all__ = ["FAIL", "NOT_SEEN", "ROLLBACK", "say_by_folder", "unrecorded"]
 
-
+NOT_SEEN = "nothing is on record here for this user, and the workers could not be looked at"
 _NOTHING = "  nothing to do: every file is original and no server of ours is running"
+_NONE_STOPPED: Mapping[str, Any] = MappingProxyType({"stopped": [], "how": "none"})
 
 
 class RollbackArguments(Arguments):
-    """`grace`: seconds that the server gets between TERM and KILL."""
+    """`grace`: seconds that the server gets between TERM and KILL.
+
+    `keep_found`: only what this run has changed goes back; a server of another run, and files that were patched before,
+    stay. For a `rescue`: a run that failed must not cost somebody else a load.
+    """
 
     grace: Annotated[float, Field(ge=0)] = 30.0
+    keep_found: bool = False
 
 
 class FailArguments(Arguments):
@@ -38,11 +47,13 @@ class FailArguments(Arguments):
 
 
 def _rollback(context: Context, args: RollbackArguments) -> dict[str, Any]:
-    def news(beat: Mapping[str, Any]) -> None:
-        context.say.progress(f"waiting for {len(beat['stopping'])} processes to end")
-
+    left = left_as_found(context) if args.keep_found else Left()
+    if left:
+        context.say.line(f"  left as found: {left}", style="yellow")
+    if left.files:
+        return {"nothing": True, "restored": [], "stopped": [], "left": str(left)}
     try:
-        stopped = context.client.call("stop", silence=90, news=news, run=context.run, grace=args.grace)
+        stopped = _NONE_STOPPED if left.server else _stop(context, args)
     except EaglelabError:
         # A server that does not end keeps the code it has loaded; the files need not wait for it.
         context.client.call("rollback", run=context.run)
@@ -62,9 +73,18 @@ def _rollback(context: Context, args: RollbackArguments) -> dict[str, Any]:
     if not result["files"]:
         _refuse_unrecorded(context)
     nothing = not changed and not stopped["stopped"]
-    if nothing:
+    if nothing and not left:
         context.say.line(_NOTHING)
-    return {"nothing": nothing, "restored": [item["path"] for item in changed], "stopped": stopped["stopped"]}
+    restored = [item["path"] for item in changed]
+    return {"nothing": nothing, "restored": restored, "stopped": stopped["stopped"], "left": str(left) if left else ""}
+
+
+def _stop(context: Context, args: RollbackArguments) -> dict[str, Any]:
+    def news(beat: Mapping[str, Any]) -> None:
+        context.say.progress(f"waiting for {len(beat['stopping'])} processes to end")
+
+    say_ending(context)
+    return context.client.call("stop", silence=90, news=news, run=context.run, grace=args.grace)
 
 
 def _half_way(context: Context, error: AgentFailure) -> AttentionError:
@@ -73,8 +93,9 @@ def _half_way(context: Context, error: AgentFailure) -> AttentionError:
     say_by_folder(context, [(item["path"], item["state"]) for item in states])
     left = [item["path"] for item in states if item["state"] != "original"]
     what = f"{error.what}; {len(left)} of {len(states)} files are not back yet" if left else error.what
-    host = context.host.name
-    return AttentionError(what, where=host, hint=f"mend that on the host, then: invoke rollback --host {host}")
+    return AttentionError(
+        what, where=context.host.name, hint=f"mend that on the host, then: {context.invoke('rollback')}"
+    )
 
 
 def unrecorded(context: Context) -> list[str]:
@@ -88,14 +109,15 @@ def _refuse_unrecorded(context: Context) -> None:
     try:
         patched = unrecorded(context)
     except HostError as error:
-        context.say.line(f"  nothing is on record here, and the workers could not be looked at: {error.what}")
-        return
+        why = error.hint or "`python` and `sglang` of this host in inventory.yaml say where they are"
+        hint = f"{why}; then {context.invoke('rollback')} tells whether there is anything to put back"
+        raise HostError(f"{NOT_SEEN}: {error.what}", where=context.host.name, hint=hint) from error
     if patched:
-        host = context.host.name
         raise AttentionError(
             f"lines of eaglelab are in {', '.join(patched)}, and nothing is on record of it for this user",
-            where=host,
-            hint=f"log in as the user who deployed it; or invoke deploy-profiling --host {host}, then invoke rollback",
+            where=context.host.name,
+            hint="log in as the user who deployed it; or "
+            f"{context.invoke('deploy-profiling')}, then {context.invoke('rollback')}",
         )
 
 
@@ -116,16 +138,16 @@ def _refuse_foreign(context: Context, foreign: Sequence[Mapping[str, Any]]) -> N
         for item in foreign
         if item["path"] not in released
     )
-    host = context.host.name
-    hints = [f"to have the original back, on the host: {mend}, then: invoke rollback --host {host}"] if mend else []
+    back = context.invoke("rollback")
+    hints = [f"to have the original back, on the host: {mend}, then: {back}"] if mend else []
     if released:
         hints.append(
-            f"of an upgraded SGLang nothing is to be put back: invoke deploy-profiling --host {host} and then "
-            f"invoke rollback --host {host} take the new files for the originals"
+            f"of an upgraded SGLang nothing is to be put back: {context.invoke('deploy-profiling')} and then "
+            f"{back} take the new files for the originals"
         )
     raise AttentionError(
         f"left alone, for it is neither the original nor what eaglelab wrote:\n{found}",
-        where=host,
+        where=context.host.name,
         hint="; ".join(hints),
     )
 
@@ -151,6 +173,8 @@ def _rollback_preview(context: Context, _: RollbackArguments) -> dict[str, Any]:
     say_by_folder(context, [(item["path"], _would_become(item)) for item in patched])
     if status["members"]:
         context.say.line(f"  would end {len(status['members'])} processes of our server")
+    if not status["states"]:
+        _refuse_unrecorded(context)
     if not patched and not status["members"]:
         context.say.line(_NOTHING)
     return {"nothing": not patched and not status["members"]}

@@ -9,13 +9,14 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from eaglelab.actions.generate import flush_probe
-from eaglelab.actions.pull import fetch, read_from
+from eaglelab.actions.pull import fetch, lines_from
 from eaglelab.actions.serve import end_of, probe_files
 from eaglelab.context import Context, LogMark
 from eaglelab.profile.bench import BenchResult
 from eaglelab.profile.checks import probe_cost
 from eaglelab.profile.findings import Finding
 from eaglelab.profile.log_report import LogCollector, LogReport
+from eaglelab.profile.logfile import record_lines
 from eaglelab.profile.measurement import Evidence, examine
 from eaglelab.profile.measurement_set import Measurement
 from eaglelab.profile.pooling import rounds_of
@@ -89,19 +90,18 @@ def examined(
 def _blocks(context: Context, witness: Witness) -> list[CycleBlock]:
     """Those that the probe has written since the mark; the files themselves are kept in the bundle."""
     marks = {mark.path: mark for mark in witness.probe}
-    lines: list[bytes] = []
+    files = []
     for path in probe_files(context):
         name = str(witness.folder / "probe" / PurePosixPath(path).name)
         fetch(context, marks.get(path, LogMark(path, 0)), name)
-        lines += (context.bundle.folder / name).read_bytes().splitlines()
-    return read_records(lines).blocks
+        files.append(context.bundle.folder / name)
+    return read_records(record_lines(files)).blocks
 
 
 def _log(context: Context, witness: Witness) -> LogReport:
-    collector, rest = LogCollector(), b""
-    for _, piece in read_from(context, witness.log):
-        *whole, rest = (rest + piece).split(b"\n")
-        for line in whole:
+    collector = LogCollector()
+    for line in lines_from(context, witness.log):
+        if line.endswith(b"\n"):  # of half a line the figures may be half
             collector.feed(line)
     return collector.report()
 

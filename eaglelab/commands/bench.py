@@ -14,7 +14,7 @@ from eaglelab.actions.undo import RollbackArguments
 from eaglelab.commands.outcome import Outcome
 from eaglelab.commands.play import Request, prepare, record_of, run_on_hosts, take_up
 from eaglelab.context import Context
-from eaglelab.errors import AttentionError, EaglelabError, Interrupted, LockLost
+from eaglelab.errors import AttentionError, EaglelabError, Interrupted, LockLost, NotOurs
 from eaglelab.playbook import Playbook
 from eaglelab.report.terminal import bench_table
 from eaglelab.runner import Runner, arguments_of
@@ -31,7 +31,7 @@ def bench(
     `steps` None: 2, or what the run that is taken up had. `keep`: the last server stays up for the next command, which
     saves its load.
     """
-    request = take_up(replace(request, more={"steps": steps, "baseline": baseline, "keep": keep}), "bench")
+    request = take_up(replace(request, more={"steps": steps, "baseline": baseline, "keep": keep}), "bench", say)
     more = {**request.more, "steps": request.more["steps"] or (2,)}
     settings: list[dict[str, Any]] = [{"steps": "baseline", "probed": False}] if more["baseline"] else []
     settings += [{"steps": count} for count in more["steps"]]
@@ -65,7 +65,7 @@ def _measure_all(context: Context, books: list[Playbook], before: dict[str, Any]
         _show(context)
         failure = _named(context, error)
         # An attention error names the command that mends the host; and one that is somebody else's by now is left alone.
-        if not context.options.check and not isinstance(failure, AttentionError | LockLost):
+        if not context.options.check and not isinstance(failure, AttentionError | NotOurs):
             with _or_attention(context, f"{failure.what}; then"):
                 _put_back(context, before)
         raise failure from error
@@ -146,7 +146,7 @@ def _put_back(context: Context, before: dict[str, Any]) -> None:
         now = context.client.call("status")
         if (now["record"], now["states"]) != (before["record"], before["states"]):
             context.say.line("Roll back", style="bold")
-            ACTIONS["rollback"].run(context, RollbackArguments())
+            ACTIONS["rollback"].run(context, RollbackArguments(keep_found=True))
 
     try:
         once()
@@ -166,14 +166,14 @@ def _or_attention(context: Context, after: str) -> Iterator[None]:
         raise AttentionError(
             f"{after} the host could not be put back: {_named(context, error).what}",
             where=host,
-            hint=f"invoke rollback --host {host}",
+            hint=context.invoke("rollback"),
         ) from error
 
 
 def _restore(context: Context, before: dict[str, Any], *, keep: bool) -> None:
     """Leaves the host as it was before: what ran then runs again, what was original is original."""
     if keep:
-        context.say.line("the server stays up (--keep); invoke rollback puts everything back")
+        context.say.line(f"the server stays up (--keep); {context.invoke('rollback')} puts everything back")
         return
     now, then = context.client.call("status")["record"], before["record"]
     if before["alive"]:

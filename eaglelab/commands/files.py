@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from eaglelab.commands.options import filled
 from eaglelab.commands.outcome import Outcome
 from eaglelab.errors import InputError
 from eaglelab.patching.drift import find_drift
@@ -24,7 +25,8 @@ __all__ = ["patch_check", "report"]
 
 def patch_check(project: Path, file: str | None, out: str | None, patch: str, outcome: Outcome, say: Say) -> None:
     """Plans a patch for a local copy of a worker; raises the refusal (exit 1) with its reason."""
-    if not file:
+    filled(out, "--out")
+    if not file or not file.strip():
         raise InputError("no file is named", where="--file", hint="--file eagle_worker.py")
     folder = find_patch(project, patch)
     spec = load_patch(folder)
@@ -73,7 +75,9 @@ def patch_check(project: Path, file: str | None, out: str | None, patch: str, ou
 
 def report(project: Path, log: str | None, run: str | None, outcome: Outcome, say: Say) -> None:
     """Shows a log of any origin (`log`), or the profile of a run's bundle (the newest, if none is named)."""
-    if log:
+    filled(log, "--log")
+    filled(run, "--run")
+    if log is not None:
         path = Path(log)
         if not path.is_file():
             raise InputError("there is no such file", where=log, hint="--log takes a server log, gzip too")
@@ -96,7 +100,7 @@ def report(project: Path, log: str | None, run: str | None, outcome: Outcome, sa
 
 def _bundle(project: Path, run: str | None) -> Path:
     logs = project / "logs"
-    if run:
+    if run is not None:
         named = Path(run) if Path(run).is_dir() else logs / run
         if not named.is_dir():
             raise InputError(f"there is no run '{run}'", where=str(logs), hint="a folder name under logs/")

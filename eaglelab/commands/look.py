@@ -8,9 +8,11 @@ from typing import Any
 
 from eaglelab.actions.doctor import DOCTOR
 from eaglelab.actions.evidence import fetch
+from eaglelab.actions.owner import started_by
 from eaglelab.actions.serve import STOP, StopArguments, end_of
-from eaglelab.actions.undo import say_by_folder, unrecorded
+from eaglelab.actions.undo import NOT_SEEN, say_by_folder, unrecorded
 from eaglelab.commands.hosts import Selection, select_hosts
+from eaglelab.commands.last_lines import last_lines
 from eaglelab.commands.outcome import Outcome
 from eaglelab.commands.past import newest_of
 from eaglelab.commands.play import Request, require_all, run_on_hosts
@@ -48,7 +50,7 @@ def status(request: Request, outcome: Outcome, say: Say) -> None:
     def work(context: Context) -> dict[str, Any]:
         found = context.client.call("status")
         context.say.line(context.host.name, style="bold")
-        for line in _server_lines(found):
+        for line in _server_lines(context, found):
             context.say.line(f"  {line}")
         if found.get("lock"):
             context.say.line(f"  locked: {who_holds(found['lock'])}")
@@ -65,7 +67,7 @@ def _nothing_on_record(context: Context) -> str:
     try:
         patched = unrecorded(context)
     except HostError as error:
-        return f"nothing is on record here, and the workers could not be looked at: {error.what}"
+        return f"{NOT_SEEN}: {error.what}"
     return (
         f"patched, and nothing is on record of it for this user: {', '.join(patched)}"
         if patched
@@ -73,10 +75,11 @@ def _nothing_on_record(context: Context) -> str:
     )
 
 
-def _server_lines(found: dict[str, Any]) -> Iterator[str]:
+def _server_lines(context: Context, found: dict[str, Any]) -> Iterator[str]:
     record, ended = found["record"], found["exit"] or {}
     if found.get("damaged"):
-        yield f"{found['damaged']}: {len(found['members'])} living processes carry our mark; invoke stop ends them"
+        members, end = len(found["members"]), context.invoke("stop")
+        yield f"{found['damaged']}: {members} living processes carry our mark; {end} ends them"
         return
     if record is None:
         yield "no server of ours is running"
@@ -84,6 +87,7 @@ def _server_lines(found: dict[str, Any]) -> Iterator[str]:
     if found["alive"]:
         steps = "no speculation" if record["steps"] is None else f"{record['steps']} steps"
         yield f"server: pid {record['pid']}, {steps}, probe {'on' if record['profile'] else 'off'}, run {record['run']}"
+        yield started_by(record)
     else:
         how = f"with exit code {ended['code']}" if ended.get("code") is not None else "and nothing says how"
         how = f"by signal {ended['signal']}" if ended.get("signal") is not None else how
@@ -111,8 +115,7 @@ def logs(request: Request, lines: int, outcome: Outcome, say: Say) -> None:
         path = context.bundle.path("server.log")
         if not size:
             context.say.line(f"  nothing to read in {mark.path}")
-        text = path.read_text(encoding="utf-8", errors="replace")
-        for line in text.splitlines()[-lines:] if lines else []:
+        for line in last_lines(path, lines):
             context.say.line(line)
         return {"log": str(path), "bytes": size, "resume": _resumable(request.logs, context)}
 
@@ -122,7 +125,7 @@ def logs(request: Request, lines: int, outcome: Outcome, say: Say) -> None:
 def _resumable(logs: Path, context: Context) -> str | None:
     """The command that goes on with the last run on this host, which is said; None where that one has come to its end."""
     host = context.host.name
-    past = newest_of(logs, host)
+    past = newest_of(logs, host, context.say)
     if past is None or past.result(host) is not None:
         return None
     holder = context.client.call("status").get("lock") or {}

@@ -10,7 +10,7 @@ import yaml
 from eaglelab.errors import InputError
 from eaglelab.server.command import parse_steps
 
-__all__ = ["assignments", "decimal", "given", "one_step", "read", "whole", "words"]
+__all__ = ["assignments", "decimal", "filled", "given", "one_step", "read", "whole", "words"]
 
 T = TypeVar("T")
 
@@ -36,6 +36,16 @@ def decimal(text: str, option: str) -> float:
     return number
 
 
+def filled(text: str | None, option: str) -> str | None:
+    """An option's text as it is. An empty one is a slip, such as a script's unset variable, and never means `not given`.
+
+    Raises InputError.
+    """
+    if text is not None and not text.strip():
+        raise InputError("it is empty", where=option, hint=f"give {option} a value, or leave it out")
+    return text
+
+
 def read(text: str | None, reader: Callable[..., T], *about: Any, **more: Any) -> T | None:
     """What `reader` makes of an option's text; None where it was not given."""
     return None if text is None else reader(text, *about, **more)
@@ -58,9 +68,12 @@ def one_step(text: str) -> int:
     return steps[0]
 
 
-def words(text: str) -> tuple[str, ...]:
-    """The parts of `a,b`."""
-    return tuple(part.strip() for part in text.split(",") if part.strip())
+def words(text: str, option: str) -> tuple[str, ...]:
+    """The parts of `a,b`, one at least. Raises InputError."""
+    found = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not found:
+        raise InputError("it names nothing", where=option, hint=f"{option} NAME[,NAME], or leave it out")
+    return found
 
 
 def assignments(pairs: Iterable[str]) -> dict[str, Any]:

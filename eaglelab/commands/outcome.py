@@ -10,11 +10,11 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from eaglelab.commands.interrupts import Interrupts
 from eaglelab.context import Context
-from eaglelab.errors import EaglelabError, Interrupted
+from eaglelab.errors import EaglelabError, Interrupted, OtherMachine
 from eaglelab.masking import Masker
 from eaglelab.printable import printable
 from eaglelab.say import Say
@@ -81,9 +81,21 @@ def perform(work: Callable[[Outcome, Say], None], *, as_json: bool, debug: bool)
         finally:
             interrupts.over()
             say.settle()
-        if as_json:
-            print(json.dumps(outcome.to_json(), default=str), flush=True)
+        if as_json and not _told(sys.stdout, json.dumps(outcome.to_json(), default=str)):
+            outcome.exit_code = outcome.exit_code or 1  # whoever reads it would wait for an answer that never came
     return outcome.exit_code
+
+
+def _told(stream: TextIO | None, text: str) -> bool:
+    """Writes a line; False where the stream is closed, its reader gone or its disk full. Nothing more goes there then."""
+    if stream is None:
+        return False
+    try:
+        print(text, file=stream, flush=True)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())  # for what Python flushes at its end
+        return False
+    return True
 
 
 def _as_ours(error: BaseException, outcome: Outcome) -> EaglelabError:
@@ -105,10 +117,10 @@ def _left(outcome: Outcome, as_json: bool) -> None:
     what = "left at once, in the middle of the work on its host" if outcome.recover else "left at once"
     outcome.exit_code = 130
     outcome.more["error"] = {"what": what, "where": ", ".join(outcome.hosts), "hint": outcome.recover}
-    if sys.stdout.isatty():
+    if sys.stdout is not None and sys.stdout.isatty():
         _write(1, "\x1b[?25h")  # what is redrawn in place has hidden the cursor
     _write(2, f"error: {what}\n" + (f"  hint: {outcome.recover}\n" if outcome.recover else ""))
-    if as_json:
+    if as_json and sys.stdout is not None:  # else something of ours may have taken its number
         _write(1, json.dumps(outcome.to_json(), default=str) + "\n")
 
 
@@ -120,11 +132,11 @@ def _write(descriptor: int, text: str) -> None:
 def _failed(outcome: Outcome, error: EaglelabError, debug: bool) -> None:
     outcome.exit_code = error.exit_code
     mask = outcome.masker.text
-    if outcome.resume and error.exit_code in (1, 130):  # else something must be mended first
+    if outcome.resume and error.exit_code in (1, 130) and not isinstance(error, OtherMachine):  # else mend it first
         error.hint = "; ".join(filter(None, [error.hint, f"{outcome.resume} goes on with this run"]))
     outcome.more["error"] = {"what": mask(error.what), "where": mask(error.where), "hint": mask(error.hint)}
     if debug:
-        print(printable(mask(traceback.format_exc())), file=sys.stderr)
-    print(printable(f"error: {mask(str(error))}"), file=sys.stderr)
+        _told(sys.stderr, printable(mask(traceback.format_exc())))
+    _told(sys.stderr, printable(f"error: {mask(str(error))}"))
     if outcome.has_bundle:
-        print(f"  bundle: {outcome.shown_bundle}", file=sys.stderr)
+        _told(sys.stderr, f"  bundle: {outcome.shown_bundle}")

@@ -7,11 +7,15 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from eaglelab.bundle import Bundle
 from eaglelab.errors import InputError
+from eaglelab.host import Host
 from eaglelab.masking import MASK, Masker
+from eaglelab.say import Say
 
 __all__ = ["RESUMABLE", "PastRun", "find_run", "newest_of"]
 
@@ -19,6 +23,33 @@ RESUMABLE = ("deploy-profiling", "bench", "play")
 """Commands that take --resume."""
 
 _REQUEST, _RESULT = "request.json", "result.json"
+
+_WAY = ("connection", "address", "user", "port")
+"""What in a host's entry leads to the machine."""
+
+
+class _File(BaseModel):
+    path: str
+    sha256: str
+
+
+class _Recorded(BaseModel):
+    """What must be in a `request.json`."""
+
+    model_config = ConfigDict(strict=True)
+
+    command: str
+    playbook: str
+    files: Annotated[list[_File], Field(min_length=1)]
+    hosts: Annotated[list[str], Field(min_length=1)]
+    inventory: str | None
+    vars: dict[str, Any]
+    more: dict[str, Any]
+    tags: list[str]
+    skip_tags: list[str]
+    takeover: bool
+    accept_drift: bool
+    resumed: int
 
 
 @dataclass(frozen=True)
@@ -50,7 +81,8 @@ class PastRun:
 
     def result(self, host: str) -> dict[str, Any] | None:
         """What the run found on a host; None where it did not come to its end there."""
-        return self._bundle(self.folder_of(host)).read(_RESULT)
+        found = self._bundle(self.folder_of(host)).read(_RESULT)
+        return found if found and found.get("ok") is True else None
 
     @property
     def finished(self) -> bool:
@@ -80,6 +112,19 @@ class PastRun:
             where="--resume",
             hint="begin a new run, or put that file back as it was",
         )
+
+    def same_entry(self, host: Host) -> None:
+        """Raises InputError where the inventory's entry leads elsewhere than when this run looked at the host."""
+        bundle = self._bundle(self.folder_of(host.name))
+        earlier, now = bundle.read("inventory.json") or {}, host.redacted()
+        moved = [key for key in _WAY if key in earlier and earlier[key] != now[key]]
+        if moved and bundle.read("facts.json") is not None:
+            changes = ", ".join(f"{key} was {earlier[key]} and is {now[key]}" for key in moved)
+            raise InputError(
+                f"host '{host.name}' is not where it was when run {self.run} began: {changes}",
+                where="--resume",
+                hint="figures of two machines do not go together: begin a new run, or put that entry back as it was",
+            )
 
     def agree(self, name: str, given: Any, masker: Masker | None = None) -> Any:
         """The recorded value; `given` (None or empty: not given) must be the same. Raises InputError.
@@ -129,22 +174,28 @@ def _sha256(path: Path) -> str | None:
         return None
 
 
-def _all(logs: Path) -> Iterator[PastRun]:
-    """Newest first."""
+def _all(logs: Path, say: Say) -> Iterator[PastRun]:
+    """Newest first. A damaged record is named and left out."""
     for folder in sorted(logs.iterdir(), reverse=True) if logs.is_dir() else []:
+        if not (folder / _REQUEST).exists():
+            continue
         request = Bundle(folder, folder.name, "").read(_REQUEST)
-        if request is not None:
-            yield PastRun(folder, request)
+        try:
+            _Recorded.model_validate(request)
+        except ValidationError:
+            say.line(f"left out: {folder / _REQUEST} is damaged", style="yellow")
+        else:
+            yield PastRun(folder, request or {})
 
 
-def newest_of(logs: Path, host: str) -> PastRun | None:
+def newest_of(logs: Path, host: str, say: Say) -> PastRun | None:
     """The last run that began a task on a host."""
-    return next((run for run in _all(logs) if host in run.hosts and run.stopped_at(host)), None)
+    return next((run for run in _all(logs, say) if host in run.hosts and run.stopped_at(host)), None)
 
 
-def find_run(logs: Path, name: str, command: str) -> PastRun:
+def find_run(logs: Path, name: str, command: str, say: Say) -> PastRun:
     """The run of `command` named in full, by a beginning or an end that only it has, or by `last`. Raises InputError."""
-    known = list(_all(logs))
+    known = list(_all(logs, say))
     named = [run for run in known if run.run == name] or [
         run for run in known if run.run.startswith(name) or run.run.endswith(name)
     ]

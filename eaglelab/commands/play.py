@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -15,10 +14,11 @@ from typing import Any
 from eaglelab.actions import ACTIONS
 from eaglelab.bundle import Bundle, new_run
 from eaglelab.commands.hosts import Selection, connected, select_hosts
+from eaglelab.commands.options import filled
 from eaglelab.commands.outcome import Outcome
 from eaglelab.commands.past import RESUMABLE, PastRun, find_run
-from eaglelab.context import Context, Options
-from eaglelab.errors import InputError
+from eaglelab.context import Context, Options, complete
+from eaglelab.errors import EaglelabError, InputError
 from eaglelab.host import Host
 from eaglelab.playbook import Playbook, load_playbook
 from eaglelab.runner import Runner, check_arguments
@@ -50,6 +50,11 @@ class Request:
     resume: str | None = None
     more: Mapping[str, Any] = field(default_factory=dict)
     past: PastRun | None = None
+
+    def __post_init__(self) -> None:
+        """Raises InputError for an option that is there and empty: it must not mean another inventory, or a new run."""
+        for option in ("inventory", "resume"):
+            filled(getattr(self, option), f"--{option}")
 
     @property
     def logs(self) -> Path:
@@ -99,22 +104,24 @@ def prepare(request: Request, playbook: str) -> tuple[Selection, Playbook]:
     return selection, book
 
 
-def take_up(request: Request, playbook: str) -> Request:
+def take_up(request: Request, playbook: str, say: Say) -> Request:
     """The request that the run to be resumed was made with; `request` itself where none is. Raises InputError.
 
-    What is given again must agree with it.
+    What is given again must agree with it, and so must what the inventory says of where its hosts are.
     """
-    if not request.resume:
+    if request.resume is None:
         return request
     if request.check:
         raise InputError("--check begins a run of its own", where="--resume", hint="leave one of the two out")
-    past = find_run(request.logs, request.resume, request.command)
-    inventory = past.agree("inventory", request.inventory)
+    past = find_run(request.logs, request.resume, request.command, say)
+    inventory = past.agree("inventory", _absolute(request.inventory))
     selection = select_hosts(request.project, ",".join(past.hosts), inventory)
-    if request.host:
+    if request.host is not None:
         given = select_hosts(request.project, request.host, inventory)
         past.agree("hosts", [host.name for host in given.hosts])
     past.agree("playbook", playbook)
+    for host in selection.hosts:
+        past.same_entry(host)
     masker = selection.hosts[0].masker(os.environ)
     return replace(
         request,
@@ -142,7 +149,8 @@ def record_of(request: Request, playbook: str, book: Playbook, selection: Select
             for path in book.files
         ],
         "hosts": [host.name for host in selection.hosts],
-        **{name: getattr(request, name) for name in ("inventory", "vars", "more", "tags", "skip_tags")},
+        "inventory": _absolute(request.inventory),  # a run may be taken up again from another folder
+        **{name: getattr(request, name) for name in ("vars", "more", "tags", "skip_tags")},
         **{name: getattr(request, name) for name in ("takeover", "accept_drift")},
         "resumed": 0,
     }
@@ -151,9 +159,13 @@ def record_of(request: Request, playbook: str, book: Playbook, selection: Select
     return record
 
 
+def _absolute(path: str | None) -> str | None:
+    return None if path is None else str(Path(path).resolve())
+
+
 def play(request: Request, playbook: str, outcome: Outcome, say: Say) -> None:
     """Runs one playbook on the chosen hosts, one after another; a failure ends the command."""
-    request = take_up(request, playbook)
+    request = take_up(request, playbook, say)
     selection, book = prepare(request, playbook)
     record = record_of(request, playbook, book, selection) if request.command in RESUMABLE else None
 
@@ -200,9 +212,15 @@ def run_on_hosts(
             bundle.text("playbook.yaml", playbook.read_text(encoding="utf-8"))
         lock = None if looks or request.check else request.command
         speaker = say.for_host(host.name if several else "", bundle.masker)
-        with connected(
-            selection, host, bundle, speaker, request.options, lock=lock, steal=request.steal_lock
-        ) as context:
+        way = connected(selection, host, bundle, speaker, request.options, lock=lock, steal=request.steal_lock)
+        with _whole_hints(host, request.inventory), way as context:
+            context.inventory = request.inventory
+            if past and (
+                done := past.result(host.name)
+            ):  # whoever had the lock until now may have gone on with it, too
+                outcome.hosts[host.name] = done
+                speaker.line(f"run {run} has come to its end here meanwhile: nothing is left to do")
+                continue
             if record and not request.check:
                 context.resumed, outcome.resume = record["resumed"], PastRun(folder, record).command_line()
             with _at_work(request, outcome, context) if lock else nullcontext():
@@ -215,10 +233,18 @@ def run_on_hosts(
 
 
 @contextmanager
+def _whole_hints(host: Host, inventory: str | None) -> Iterator[None]:
+    """Those who raise an error may not know the host, or the inventory, that a command in its hint needs."""
+    try:
+        yield
+    except EaglelabError as error:
+        error.hint = complete(error.hint, host.name, inventory)
+        raise
+
+
+@contextmanager
 def _at_work(request: Request, outcome: Outcome, context: Context) -> Iterator[None]:
     """What an interrupt has to know; after a failure the outcome keeps it."""
-    host, inventory = context.host.name, ("--inventory", request.inventory) if request.inventory else ()
-    mends = "stop" if request.command == "stop" else "rollback"
-    outcome.at_work, outcome.recover = context, shlex.join(["invoke", mends, "--host", host, *inventory])
+    outcome.at_work, outcome.recover = context, context.invoke("stop" if request.command == "stop" else "rollback")
     yield
     outcome.at_work, outcome.recover = None, ""

@@ -11,11 +11,13 @@ from pathlib import Path
 from eaglelab.errors import InputError
 from eaglelab.profile.log_report import LogCollector, LogReport
 
-__all__ = ["read_log"]
+__all__ = ["read_log", "record_lines"]
 
 _GZIP_MAGIC = b"\x1f\x8b"
 # A longer line is read in pieces: no log can fill the memory with one line.
 _LONGEST_LINE = 1 << 16
+# A record of a hundred cycles has some 10 kB.
+_LONGEST_RECORD = 1 << 24
 
 
 def read_log(source: str | os.PathLike[str] | Iterable[bytes | str]) -> LogReport:
@@ -39,6 +41,14 @@ def read_log(source: str | os.PathLike[str] | Iterable[bytes | str]) -> LogRepor
             f"the log cannot be read: {error.strerror or error}", where=str(path), hint="give the path of a server log"
         ) from error
     return collector.report()
+
+
+def record_lines(paths: Iterable[Path]) -> Iterator[bytes]:
+    """The lines of the probe's files, one file after the other; what is far too long for a record comes in pieces."""
+    for path in paths:
+        with path.open("rb") as file:
+            while line := file.readline(_LONGEST_RECORD):
+                yield line
 
 
 def _file_lines(path: Path) -> Iterator[bytes]:

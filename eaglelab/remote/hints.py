@@ -51,12 +51,21 @@ def explain(error: Mapping[str, Any], where: str) -> EaglelabError:
     code, what, details = error["code"], error["what"], error.get("details", {})
     if code == "locked":
         what = f"{what}: {who_holds(details.get('holder') or {})}"
-    hint = f"on the host: {details['mend']}" if details.get("mend") else _HINTS.get(code, "")
+    hint = _hint(code, details, where)
     if code in _ATTENTION:
         return AttentionError(what, where=where, hint=hint)
     if code == "bug":
         what = f"the agent failed unexpectedly: {what}"
     return AgentFailure(what, where=where, hint=hint, code=code, details=details)
+
+
+def _hint(code: str, details: Mapping[str, Any], where: str) -> str:
+    if details.get("mend"):
+        return f"on the host: {details['mend']}"
+    holder = details.get("holder") or {}
+    if code == "locked" and details.get("path") and holder.get("pid") and holder["command"] != "an agent of eaglelab":
+        return f"end process {holder['pid']} on the host, or wait for it; then: invoke rollback --host {where}"
+    return _HINTS.get(code, "")
 
 
 def who_holds(holder: Mapping[str, Any]) -> str:

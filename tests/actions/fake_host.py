@@ -233,7 +233,7 @@ class FakeHost:
 
     def op_start(self, run: str, command: Any, env: Any, log: str, port: int, cwd: str, about: Any) -> Any:
         offset = len(self.files.get(log, b""))
-        process = {"pid": 4711, "pid_start": self.ops().count("start"), "boot": "b"}
+        process = {"pid": 4711, "pid_start": self.ops().count("start"), "boot": "b", "time": 1764440100.0}
         self.record = {**about, **process, "run": run, "command": command, "log": log, "log_offset": offset}
         self.env, self.alive, self.exit, self.proved = env, True, None, False
         self.files[log] = self.files.get(log, b"") + self.boot

@@ -76,6 +76,13 @@ def test_with_takeover_the_holder_of_the_port_is_only_named(fake, tmp_path) -> N
     assert "s3cret" not in said(context)
 
 
+def test_a_holder_that_eaglelab_started_from_another_state_folder_is_named_with_that_folder(fake, do) -> None:
+    fake.holder = {**HOLDER, "state": "/home/bob/.local/state/eaglelab"}
+    what = "taken by a server started by eaglelab from the state folder /home/bob/.local/state/eaglelab: pid 99 of bob"
+    with pytest.raises(HostError, match=what):
+        do("doctor")
+
+
 def test_our_own_server_on_the_port_is_no_obstacle(fake, do) -> None:
     fake.holder, fake.facts["port_is_ours"] = HOLDER, True
     do("doctor")

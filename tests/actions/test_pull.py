@@ -6,20 +6,23 @@ import hashlib
 import json
 import os
 import random
+import tracemalloc
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
-from fake_host import FakeHost, make_context, said
+from fake_host import CANARY, PROJECT, FakeHost, make_context, said
 from linkkit import BreakingLink, BreakingPipe, client, interpreters
 
-from eaglelab.actions import pull
+from eaglelab.actions import pull, witness
+from eaglelab.actions.evidence import PROVE
 from eaglelab.actions.pull import fetch
 from eaglelab.actions.serve import end_of
 from eaglelab.actions.wait import _HostProbe
 from eaglelab.context import Context, LogMark
 from eaglelab.errors import HostError
+from eaglelab.patching.spec import load_patch
 
 CHUNK = 1000
 
@@ -293,3 +296,28 @@ def test_a_rotated_log_comes_home_from_any_python(real: Context, log: Path, vers
     log.write_bytes(b"new\n")
     fetch(real, mark, "server.log")
     assert fetched(real) == wanted + b"new\n"
+
+
+@pytest.mark.parametrize("kind", ["hole", "bar", "lines"])
+def test_memory_stays_bounded_whatever_the_log_is(
+    real: Context, log: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """All that reads a log of the host; 32 MB are many times what any of it may hold."""
+    monkeypatch.setattr(pull, "_CHUNK", 4 << 20)
+    block = {"hole": bytes(1 << 20), "bar": b"x" * (1 << 20), "lines": b"x" * 9999 + b"\n"}[kind]
+    with log.open("wb") as file:
+        file.writelines(block for _ in range((32 << 20) // len(block)))
+        file.write(b"\n" + CANARY)
+    real.found.log, real.found.spec = LogMark(str(log), 0), load_patch(PROJECT / "patches" / "eagle3-profile")
+    real.client.call("status")
+    tracemalloc.start()
+    try:
+        assert fetch(real, LogMark(str(log), 0), "server.log") == log.stat().st_size
+        assert PROVE.run(real, PROVE.args())["classes"] == ["EAGLEWorker"]
+        report = witness._log(real, witness.Witness(PurePosixPath(), LogMark(str(log), 0), ()))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert [canary.worker for canary in report.canaries] == ["EAGLEWorker"]
+    assert peak < 40 << 20
+    assert hashlib.sha256(fetched(real)).digest() == hashlib.sha256(log.read_bytes()).digest()

@@ -146,6 +146,7 @@ def test_every_action_that_changes_something_has_a_preview() -> None:
     assert {name for name, action in ACTIONS.items() if action.preview is None} == {
         "doctor",
         "plan",
+        "check_owner",
         "check_server",
         "fail",
     }

@@ -134,6 +134,38 @@ def test_a_reader_that_goes_away_does_not_break_a_command(tmp_path: Path) -> Non
     assert out.exists()
 
 
+@pytest.mark.parametrize("stderr", ["", "2>/dev/full", "2>&-"])
+@pytest.mark.parametrize("stdout", [">/dev/full", ">&-"])
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [("patch-check --file FILE --json", 1), ("patch-check --file none --json", 2), ("patch-check --file none", 2)],
+)
+def test_an_answer_that_cannot_be_written_leaves_an_exit_code_and_no_traceback(
+    tmp_path: Path, stdout: str, stderr: str, words: str, code: int
+) -> None:
+    (tmp_path / "worker.py").write_bytes(WORKER)
+    argv = words.replace("FILE", str(tmp_path / "worker.py"))
+    done = subprocess.run(
+        ["sh", "-c", f"{sys.executable} -m invoke {argv} {stdout} {stderr}"],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+
+
+@pytest.mark.parametrize("stdout", [">/dev/full", ">&-"])
+def test_a_person_who_cannot_be_told_does_not_break_a_command(tmp_path: Path, stdout: str) -> None:
+    (tmp_path / "worker.py").write_bytes(WORKER)
+    command = f"{sys.executable} -m invoke patch-check --file {tmp_path}/worker.py --out {tmp_path}/out.py {stdout}"
+    done = subprocess.run(["sh", "-c", command], cwd=PROJECT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "out.py").exists()
+
+
 @pytest.mark.parametrize(
     ("error", "code"),
     [

@@ -31,6 +31,7 @@ def test_deploy_profiling_brings_a_profile_home(invoke, own, fakes) -> None:
     assert [action for action, _ in events(done)] == [
         "doctor",
         "plan",
+        "check_owner",
         "backup",
         "patch",
         "check_server",

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fake_host import WORKER, WORKER_PATH, FakeHost, refusal
+
+from eaglelab.commands import play
 
 SMALL = ("--num-prompts", "2", "--output-len", "32")
 
@@ -261,4 +264,141 @@ def test_logs_says_that_the_last_run_there_can_be_taken_up(invoke, own, fakes, m
 
 def test_what_is_done_is_told_to_whoever_looks_at_the_lock(invoke, own, fakes) -> None:
     invoke("deploy-profiling")
-    assert fakes["a"].said[:3] == ["Read the host", "Plan the patch", "Back up the originals"]
+    assert fakes["a"].said[:3] == ["Read the host", "Plan the patch", "See whose server runs"]
+
+
+def test_a_host_whose_entry_leads_elsewhere_by_now_is_refused_and_nothing_is_contacted(
+    invoke, own, fakes, monkeypatch
+) -> None:
+    fake = fakes["a"]
+    killed(invoke, fake, monkeypatch, "generate", "bench", "--steps", "2", *SMALL, after=3)
+    kept = (own / "logs" / run_of(own) / "inventory.json").read_bytes()
+    inventory = own / "inventory.yaml"
+    before = inventory.read_text()
+    calls = len(fake.calls)
+    for entry, changes in (
+        ("{address: 127.0.0.9}", "address was 127.0.0.1 and is 127.0.0.9"),
+        ("{user: bob, port: 2222}", "user was None and is bob, port was None and is 2222"),
+    ):
+        inventory.write_text(before.replace("  a: {}", f"  a: {entry}"))
+        done = invoke("bench", "--resume", "last", "--json")
+        assert done.code == 2, done.err
+        assert changes in done.json["error"]["what"]
+        assert len(fake.calls) == calls
+    assert (own / "logs" / run_of(own) / "inventory.json").read_bytes() == kept
+    inventory.write_text(before)
+    assert invoke("bench", "--resume", "last").code == 0
+
+
+@pytest.mark.parametrize(
+    ("fact", "earlier", "now", "change"),
+    [
+        ("machine", "aaaa", "bbbb", "the machine was aaaa and is bbbb"),
+        ("sglang_version", "0.5.9.dev1", "0.5.9.dev2", "its SGLang was 0.5.9.dev1 and is 0.5.9.dev2"),
+    ],
+)
+def test_another_machine_behind_the_same_entry_is_refused_each_time(
+    invoke, own, fakes, monkeypatch, fact, earlier, now, change
+) -> None:
+    fake = fakes["a"]
+    fake.facts = {fact: earlier}
+    killed(invoke, fake, monkeypatch, "generate", "bench", "--steps", "2", *SMALL, after=3)
+    fake.facts = {fact: now}
+    before = fake.snapshot()
+    for _ in range(2):
+        done = invoke("bench", "--resume", "last", "--json")
+        assert done.code == 1, done.err
+        assert change in done.json["error"]["what"]
+        assert "--resume" not in done.json["error"]["hint"]
+        assert fake.snapshot() == before
+    fake.facts = {fact: earlier}
+    assert invoke("bench", "--resume", "last").code == 0
+
+
+def test_a_server_on_another_machine_is_not_the_one_that_is_wanted(invoke, own, fakes) -> None:
+    fake = fakes["a"]
+    fake.facts = {"machine": "aaaa"}
+    invoke("deploy-profiling")
+    assert invoke("deploy-profiling").code == 0
+    assert fake.ops().count("start") == 1
+    fake.facts = {"machine": "bbbb"}  # its folder came along: a shared home, a copied disk
+    assert invoke("deploy-profiling").code == 0
+    assert fake.ops().count("start") == 2
+
+
+DAMAGED = [
+    b"{}",
+    b"[]",
+    b"[[1, 2]]",
+    b"not json",
+    b"\xff\xfe",
+    b"[" * 100_000,
+    b'{"command": "deploy-profiling", "hosts": "a", "resumed": "1"}',
+]
+
+
+@pytest.mark.parametrize("content", DAMAGED)
+def test_a_damaged_record_is_named_and_left_out(invoke, own, fakes, monkeypatch, content: bytes) -> None:
+    killed(invoke, fakes["a"], monkeypatch, "generate", "deploy-profiling")
+    damaged = own / "logs" / "20990101-000000-deploy-profiling-dead" / "request.json"
+    damaged.parent.mkdir()
+    damaged.write_bytes(content)
+    for argv in (["logs"], ["deploy-profiling", "--resume", "last"]):
+        done = invoke(*argv)
+        assert done.code == 0, done.err
+        assert done.out.replace("\n", "").count(f"left out: {damaged} is damaged") == 1
+    done = invoke("deploy-profiling", "--resume", damaged.parent.name, "--json")
+    assert done.code == 2
+    assert "there is no run" in done.json["error"]["what"]
+
+
+@pytest.mark.parametrize(
+    "field", ["command", "files", "hosts", "inventory", "vars", "more", "tags", "takeover", "resumed"]
+)
+def test_a_record_with_one_wrong_value_is_left_out(invoke, own, fakes, monkeypatch, field: str) -> None:
+    killed(invoke, fakes["a"], monkeypatch, "generate", "deploy-profiling")
+    path = own / "logs" / run_of(own) / "request.json"
+    whole = json.loads(path.read_text())
+    for value in ({"missing": 1}, {"wrong": 1.5}):
+        path.write_text(
+            json.dumps({**{k: v for k, v in whole.items() if k != field}, **({field: 1.5} if "wrong" in value else {})})
+        )
+        done = invoke("deploy-profiling", "--resume", "last", "--json")
+        assert done.code == 2, done.err
+        assert "request.json is damaged" in done.err.replace("\n", "")
+
+
+@pytest.mark.parametrize("name", ["result.json", "events.jsonl", "facts.json", "inventory.json"])
+@pytest.mark.parametrize("content", [b"{}\n", b"[1]\n", b'{"x": 1}\n', b"\xff"])
+def test_other_damaged_files_of_a_run_do_not_keep_it_from_going_on(
+    invoke, own, fakes, monkeypatch, name: str, content: bytes
+) -> None:
+    killed(invoke, fakes["a"], monkeypatch, "generate", "deploy-profiling")
+    run = run_of(own)
+    (own / "logs" / run / name).write_bytes(content)
+    assert invoke("logs").code == 0
+    done = invoke("deploy-profiling", "--resume", run)
+    assert done.code == 0, done.err
+
+
+def test_a_run_that_another_process_brought_to_its_end_meanwhile_is_not_done_again(
+    invoke, own, fakes, monkeypatch
+) -> None:
+    fake = fakes["a"]
+    killed(invoke, fake, monkeypatch, "generate", "deploy-profiling")
+    run = run_of(own)
+    connected = play.connected
+
+    @contextmanager
+    def late(*args: Any, **more: Any):
+        with connected(*args, **more) as context:  # the lock is ours now
+            (own / "logs" / run / "result.json").write_text('{"ok": true, "load": {"needed": true}}')
+            yield context
+
+    monkeypatch.setattr(play, "connected", late)
+    calls = len(fake.calls)
+    done = invoke("deploy-profiling", "--resume", run, "--json")
+    assert done.code == 0, done.err
+    assert done.json["hosts"]["a"] == {"ok": True, "load": {"needed": True}}
+    assert "nothing is left to do" in done.err
+    assert len(fake.calls) == calls

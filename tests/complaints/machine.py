@@ -224,7 +224,7 @@ class Machine:
 
     def processes(self) -> list[str]:
         """Living processes of our server."""
-        return processes_of(f"EAGLELAB_SERVER={self.state}\0")
+        return processes_of(f"EAGLELAB_SERVER={self.state}#")
 
     def assert_original(self) -> None:
         assert picture(self.package) == self.before

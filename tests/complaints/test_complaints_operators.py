@@ -118,7 +118,7 @@ def test_32_a_run_that_was_killed_goes_on_without_a_second_load(machine: Machine
     """A run cannot be resumed, and what it had registered is lost."""
     machine.behave(load=0.5, canary="EAGLE3_SHAPES active: class=EAGLEWorker rank=0/1")
     words = ("deploy-profiling", "--host", "gpu", "--patch", "verify-shapes", "--tokens", "64")
-    assert machine.scene.killed_after(8, *words) == -signal.SIGKILL  # the server has given its first token
+    assert machine.scene.killed_after(9, *words) == -signal.SIGKILL  # the server has given its first token
     [pid] = machine.starts()
     [run] = [path.name for path in (machine.scene.folder / "logs").iterdir()]
     done = machine.scene.invoke("deploy-profiling", "--resume", run, "--json")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from scene import Scene, picture
 
-TASKS = 12
+TASKS = 13
 """Of deploy-profiling: doctor to report."""
 
 
@@ -21,7 +21,7 @@ def package(scene: Scene) -> Path:
 def test_rollback_restores_the_host_after_sigkill(scene: Scene, package: Path, tasks: int) -> None:
     before = picture(package)
     assert scene.killed_after(tasks, "deploy-profiling", "--tokens", "64") == -signal.SIGKILL
-    if tasks in (4, 8):  # patched; serving
+    if tasks in (5, 9):  # patched; serving
         assert picture(package) != before
     scene.invoke("rollback")
     assert picture(package) == before

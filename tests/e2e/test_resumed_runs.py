@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from scene import Scene, picture
 
-TASKS = 12
+TASKS = 13
 """Of deploy-profiling: doctor to report."""
 
-WAITED = 8
+WAITED = 9
 """Tasks after which the server has given a token."""
 
 
@@ -65,7 +65,7 @@ def test_a_killed_deploy_goes_on_with_one_load_in_all(scene: Scene, package: Pat
 def test_a_bench_that_is_killed_in_its_second_setting_measures_the_first_only_once(scene: Scene, package: Path) -> None:
     before, started = picture(package), loads(scene)
     small = ("--num-prompts", "2", "--output-len", "64")
-    assert scene.killed_after(12 + 9, "bench", "--steps", "2,3", *small) == -signal.SIGKILL  # 3 steps: measured
+    assert scene.killed_after(13 + 10, "bench", "--steps", "2,3", *small) == -signal.SIGKILL  # 3 steps: measured
     run = last_run(scene, "bench")
     written = {path: path.stat().st_mtime_ns for path in (run / "requests").iterdir()}
     assert len(written) == 8

@@ -133,6 +133,7 @@ def test_the_bundle_tells_the_whole_story(road: Road) -> None:
     assert done == [
         "doctor",
         "plan",
+        "check_owner",
         "backup",
         "patch",
         "check_server",

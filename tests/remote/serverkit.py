@@ -9,7 +9,7 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -92,12 +92,17 @@ class ServerHost:
         )
         return status
 
-    def stranger(self, text: str, *arguments: str) -> subprocess.Popen[bytes]:
-        """A process that is nothing to us, once it has printed a line."""
+    def stranger(
+        self, text: str, *arguments: str, env: Mapping[str, str] | None = None, before: tuple[str, ...] = ()
+    ) -> subprocess.Popen[bytes]:
+        """A process that is nothing to us, once it has printed a line. `before`: the program that starts it."""
         path = self.folder / "stranger.py"
         path.write_text(textwrap.dedent(text))
         process = subprocess.Popen(
-            [sys.executable, "-S", str(path), *arguments], stdout=subprocess.PIPE, start_new_session=True
+            [*before, sys.executable, "-S", str(path), *arguments],
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+            env=None if env is None else {**os.environ, **env},
         )
         self.strangers.append(process)
         assert process.stdout is not None

@@ -12,7 +12,7 @@ from hostkit import ORIGINAL, digest
 from linkkit import wrapper
 from serverkit import free_port
 
-from eaglelab.remote.agent.facts import facts, find_package, topology
+from eaglelab.remote.agent.facts import facts, find_package, machine, topology
 from eaglelab.remote.agent.journal import Journal
 from eaglelab.remote.agent.wire import AgentError
 
@@ -137,3 +137,31 @@ def test_the_topology_is_what_nvidia_smi_prints_and_nothing_where_it_fails(
     program.unlink()
     monkeypatch.setenv("PATH", str(tmp_path))
     assert topology() == ""
+
+
+def test_a_machine_is_known_by_itself_and_its_gpus(checkout: Path, tmp_path: Path, monkeypatch) -> None:
+    program = tmp_path / "nvidia-smi"
+    rows = ["0, H100, 81559, 4, 550.54, GPU-a", "1, H100, 81559, 4, 550.54, GPU-b"]
+    program.write_text("#!/bin/sh\nprintf '%s\\n' '" + "' '".join(rows) + "'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    found = look(tmp_path)
+    assert len(found["machine"]) == 16
+    assert [gpu["uuid"] for gpu in found["gpus"]] == ["GPU-a", "GPU-b"]
+    assert found["machine"] == machine([{"uuid": "GPU-b"}, {"uuid": "GPU-a"}])  # whatever their order
+    program.write_text("#!/bin/sh\nexit 9\n")
+    bare = look(tmp_path)
+    assert bare["gpus"] == []
+    assert bare["machine"] == machine([]) != found["machine"]
+    assert machine([{"index": "0"}])  # a program that knows no uuid
+
+
+def test_a_machine_without_a_number_goes_by_its_hostname(monkeypatch) -> None:
+    def none_here(*_: Any, **__: Any) -> Any:
+        raise FileNotFoundError
+
+    monkeypatch.setattr("builtins.open", none_here)
+    monkeypatch.setattr("socket.gethostname", lambda: "one")
+    first = machine([])
+    monkeypatch.setattr("socket.gethostname", lambda: "two")
+    assert machine([]) != first

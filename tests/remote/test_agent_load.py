@@ -327,7 +327,7 @@ def test_a_result_that_is_too_large_for_one_answer_comes_in_whole_lines(tmp_path
     loads.state.open()
     folder = tmp_path / "eaglelab/runs/run-1/load"
     folder.mkdir(parents=True)
-    record = {"id": "k2", "run": "run-1", "pid": 1, "pid_start": 0, "boot": "", "what": ""}
+    record = {"id": "k2", "run": "run-1", "pid": 2, "pid_start": 0, "boot": "", "what": ""}
     (folder / "k2.json").write_text(json.dumps(record))
     written = b"".join(b'{"index":%d,"x":"%s"}\n' % (number, b"x" * 999_999) for number in range(9)) + b'{"end":{}}\n'
     (folder / "k2.jsonl").write_bytes(written)

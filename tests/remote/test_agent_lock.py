@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import fcntl
+import getpass
 import json
 import os
 import signal
@@ -24,10 +26,14 @@ from eaglelab.remote.agent.lock import Lock
 from eaglelab.remote.agent.processes import boot_id, start_ticks
 from eaglelab.remote.agent.wire import AgentError
 from eaglelab.remote.client import AgentClient
-from eaglelab.remote.hints import AgentFailure
+from eaglelab.remote.hints import AgentFailure, explain
 
 ME = {"by": "me@here", "run": "run-1", "command": "bench", "since": "today 12:00"}
 OTHER = {"by": "colleague@there", "run": "run-9", "command": "sweep", "since": "today 12:05"}
+
+
+def nothing(news: dict[str, Any]) -> None:
+    """Where nobody wants to hear what is waited for."""
 
 
 @pytest.fixture
@@ -116,7 +122,13 @@ def test_a_holder_without_room_for_its_name_is_known_by_its_process(
         assert found["command"] == "an agent of eaglelab"
 
 
-@pytest.mark.parametrize("text", ["{half", "[1]", "\0" * 100, '{"pid": "7"}', "[" * 10_000])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("{half", "[1]", "\0" * 100, '{"pid": "7"}', "[" * 10_000, '{"pid": true, "start": 1}'),
+        *(f'{{"pid": {pid}, "start": [], "by": {{}}}}' for pid in ("1e400", "-1", "7.5", "null", "1" * 400, "NaN")),
+    ],
+)
 def test_a_lock_file_of_garbage_is_as_good_as_none(state: Path, text: str) -> None:
     Journal(str(state)).open()
     (state / "lock").write_text(text)
@@ -307,25 +319,80 @@ def test_a_stranger_who_locks_the_folder_is_named_by_its_command(host: Installat
         assert stranger.stdout is not None
         assert stranger.stdout.readline() == b"up\n"
         with pytest.raises(AgentError) as error:
-            FolderLocks(sleep=lambda _: None).hold([str(host.workers[0])])
+            FolderLocks().hold([str(host.workers[0])], nothing, 0.0)
         assert error.value.details["holder"]["pid"] == stranger.pid
         assert error.value.details["holder"]["command"].startswith(sys.executable)
         stranger.communicate(b"\n")
-    FolderLocks(sleep=lambda _: None).hold([str(host.workers[0])])
+    FolderLocks().hold([str(host.workers[0])], nothing, 0.0)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "import fcntl, os, sys; fcntl.flock(os.open(sys.argv[1], 0), fcntl.LOCK_EX); print('up', flush=True); input()",
+        # As `flock 9` in a shell: it takes the lock and ends, and the shell keeps it.
+        "import fcntl, os, sys\nfd = os.open(sys.argv[1], 0)\nif os.fork() == 0:\n fcntl.flock(fd, fcntl.LOCK_EX)\n"
+        " os._exit(0)\nos.wait(); print('up', flush=True); input()",
+    ],
+    ids=["itself", "a-child-that-ended"],
+)
+def test_a_stranger_s_lock_is_waited_for_and_then_named_with_what_to_do(host: Installation, script: str) -> None:
+    now, beats = [0.0], []
+    folders = FolderLocks(clock=lambda: now[0], sleep=lambda seconds: now.__setitem__(0, now[0] + seconds))
+    with subprocess.Popen(
+        [sys.executable, "-S", "-c", script, str(host.package)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as stranger:
+        assert stranger.stdout is not None
+        assert stranger.stdout.readline() == b"up\n"
+        with pytest.raises(AgentError) as error:
+            folders.hold([str(host.workers[0])], beats.append, 10.0)
+        stranger.communicate(b"\n")
+    assert 10.0 <= now[0] < 10.2
+    assert {news["waiting"] for news in beats} == {str(host.package)}
+    said = explain({"code": error.value.code, "what": error.value.what, "details": error.value.details}, "eagle")
+    who = f"process {stranger.pid} of {getpass.getuser()}: {sys.executable}"
+    assert str(said).startswith(f"eagle: somebody has locked {host.package}: {who}")
+    assert said.hint == f"end process {stranger.pid} on the host, or wait for it; then: invoke rollback --host eagle"
+
+
+def test_a_stranger_s_lock_that_ends_meanwhile_does_not_keep_a_rollback(
+    state: Path, host: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = agent_of(host.folder / "mine", monkeypatch)
+    found.lock(ME)
+    backup(found, host)
+    apply(found, host)
+    found.close()
+    found.lock(ME)  # a new agent, which holds no folder yet
+    descriptor = os.open(host.package, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    beats: list[dict[str, Any]] = []
+
+    def heard(news: dict[str, Any]) -> None:
+        beats.append(news)
+        if len(beats) == 15:  # later than what an apply waits
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+    assert not found.call("rollback", run="run-2", news=heard)["nothing"]
+    os.close(descriptor)
+    found.close()
+    assert len(beats) >= 15
+    assert beats[0]["holder"]["pid"] == os.getpid()
+    host.assert_original()
 
 
 def test_a_folder_that_is_gone_or_keeps_no_locks_is_no_reason_to_refuse(
     host: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folders = FolderLocks(sleep=lambda _: None)
-    folders.hold(["/none/worker.py", str(host.workers[0]), str(host.workers[1])])
-    folders.hold([str(host.workers[0])])  # twice by one process
+    folders = FolderLocks()
+    folders.hold(["/none/worker.py", str(host.workers[0]), str(host.workers[1])], nothing)
+    folders.hold([str(host.workers[0])], nothing)  # twice by one process
 
     def none_here(*_: Any) -> None:
         raise OSError(errno.EBADF, os.strerror(errno.EBADF))
 
     monkeypatch.setattr("fcntl.flock", none_here)
-    FolderLocks(sleep=lambda _: None).hold([str(host.workers[0])])
+    FolderLocks().hold([str(host.workers[0])], nothing, 0.0)
 
 
 @pytest.mark.skipif("3.8" not in interpreters(), reason="no Python 3.8 is installed here")

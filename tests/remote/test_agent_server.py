@@ -17,7 +17,7 @@ from serverkit import ServerHost, alive, until
 
 from eaglelab.remote.agent import keeper, processes
 from eaglelab.remote.agent.journal import Journal
-from eaglelab.remote.agent.server import MARK
+from eaglelab.remote.agent.marks import MARK
 from eaglelab.remote.agent.wire import AgentError
 
 SLEEP = "import time; time.sleep(60)"
@@ -74,7 +74,7 @@ def test_a_server_gets_its_variables_whole_and_no_open_file_of_ours(server_host:
             os.close(high)
     env = Path(f"/proc/{record['pid']}/environ").read_bytes().split(b"\0")
     assert b"A=one two; $HOME\n" in env
-    assert f"{MARK}={server_host.folder}/state".encode() in env
+    assert f"{MARK}={record['mark']}".encode() in env
     wanted = {"0": os.devnull, "1": str(server_host.log), "2": str(server_host.log)}
     both = (record["pid"], record["session"])
     until(lambda: [opened(pid) for pid in both] == [wanted, wanted], "both have nothing open but their streams")

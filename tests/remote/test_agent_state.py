@@ -19,6 +19,7 @@ from linkkit import client
 from eaglelab.errors import AttentionError
 from eaglelab.remote.agent.journal import Journal
 from eaglelab.remote.agent.lock import Lock
+from eaglelab.remote.agent.state import state_folder
 from eaglelab.remote.agent.wire import AgentError
 from eaglelab.remote.agent.writing import write_new
 from eaglelab.remote.hints import explain
@@ -36,7 +37,7 @@ def test_the_state_folder_and_all_in_it_are_this_user_s_alone_whatever_the_umask
     state = host.folder / "state"
     for path in (state, *state.rglob("*")):
         assert path.stat().st_mode & 0o077 == 0, path
-    assert {path.name for path in state.iterdir() if path.is_dir()} == {"objects", "history", "runs"}
+    assert {path.name for path in state.iterdir() if path.is_dir()} == {"objects", "history", "runs", "files"}
 
 
 def open_to_all(folder: Path) -> None:
@@ -109,6 +110,17 @@ def test_rollback_and_status_say_so_to_the_user_with_exit_code_3(
         assert refused.value.hint == f"on the host: chmod 700 {tmp_path}/eaglelab"
     found.close()
     assert explain({"code": "unsafe-state", "what": "it is so"}, "here").hint
+
+
+@pytest.mark.parametrize("relative", ["", "state", "./state", "../state", "~/state"])
+def test_a_relative_folder_for_states_is_ignored_as_its_specification_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, relative: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", relative)
+    assert state_folder() == f"{tmp_path}/.local/state/eaglelab"
+    monkeypatch.setenv("XDG_STATE_HOME", f"{tmp_path}/mine")
+    assert state_folder() == f"{tmp_path}/mine/eaglelab"
 
 
 def test_the_folder_that_holds_it_may_be_a_link(host: Installation, tmp_path: Path) -> None:

@@ -10,15 +10,17 @@ import subprocess
 import sys
 from typing import Any
 
-from eaglelab.remote.agent.files import describe_file
+from eaglelab.remote.agent.files import describe_file, sha256
 from eaglelab.remote.agent.journal import Journal
 from eaglelab.remote.agent.manifest import read_manifest
-from eaglelab.remote.agent.processes import listener, user_name
+from eaglelab.remote.agent.marks import port_holder
+from eaglelab.remote.agent.processes import user_name
 from eaglelab.remote.agent.server import Server
+from eaglelab.remote.agent.shapes import is_number, list_of
 from eaglelab.remote.agent.tail import fingerprint
 from eaglelab.remote.agent.wire import AgentError
 
-__all__ = ["facts", "find_package", "known_loads", "topology"]
+__all__ = ["facts", "find_package", "known_loads", "machine", "topology"]
 
 
 _NEUTRAL = "/"
@@ -115,7 +117,7 @@ def topology() -> str:
 
 
 def _gpus() -> list[dict[str, str]]:
-    keys = ["index", "name", "memory.total", "memory.used", "driver_version"]
+    keys = ["index", "name", "memory.total", "memory.used", "driver_version", "uuid"]
     try:
         done = subprocess.run(
             ["nvidia-smi", "--query-gpu=" + ",".join(keys), "--format=csv,noheader,nounits"],
@@ -128,6 +130,17 @@ def _gpus() -> list[dict[str, str]]:
         return []
     rows = done.stdout.decode(errors="replace").splitlines() if done.returncode == 0 else []
     return [dict(zip(keys, [cell.strip() for cell in row.split(",")])) for row in rows]
+
+
+def machine(gpus: list[dict[str, str]]) -> str:
+    """A short name for this machine with these GPUs, the same as long as it is the same. Containers share a machine-id."""
+    try:
+        with open("/etc/machine-id") as file:
+            name = file.read().strip()
+    except (OSError, ValueError):
+        name = ""
+    parts = [name or socket.gethostname()] + sorted(gpu.get("uuid", "") for gpu in gpus)
+    return sha256("\n".join(parts).encode(errors="surrogateescape"))[:16]
 
 
 def _nearest(path: str) -> str:
@@ -150,11 +163,7 @@ def known_loads(journal: Journal) -> dict[str, list[float]]:
         if error.code != "bad-state":
             raise
         return {}
-    return {
-        key: seconds
-        for key, seconds in found.items()
-        if isinstance(seconds, list) and seconds and all(isinstance(value, (int, float)) for value in seconds)
-    }
+    return {key: seconds for key, seconds in found.items() if seconds and list_of(is_number)(seconds)}
 
 
 def facts(
@@ -180,7 +189,8 @@ def facts(
     }
     server = Server(journal)
     status = server.status()
-    holder = listener(port)
+    holder = port_holder(port, journal.folder)
+    gpus = _gpus()
     log = os.path.expanduser(log)
     try:
         log_info = os.stat(log)
@@ -188,6 +198,7 @@ def facts(
         log_info = None
     return {
         "hostname": socket.gethostname(),
+        "machine": machine(gpus),
         "user": user_name(os.getuid()),
         "home": home,
         "state": journal.folder,
@@ -202,7 +213,7 @@ def facts(
             "the state folder": shutil.disk_usage(_nearest(journal.folder)).free,
             "the server's log": shutil.disk_usage(_nearest(log)).free,
         },
-        "gpus": _gpus(),
+        "gpus": gpus,
         "port_holder": holder,
         "port_is_ours": bool(holder and holder["pid"] in status["members"]),
         "server": status,

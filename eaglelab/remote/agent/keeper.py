@@ -15,11 +15,15 @@ import time
 from typing import Any
 
 from eaglelab.remote.agent.files import os_error
-from eaglelab.remote.agent.processes import started
+from eaglelab.remote.agent.processes import set_process_name, started
 from eaglelab.remote.agent.state import StateFolder
 from eaglelab.remote.agent.wire import AgentError
 
-__all__ = ["detach", "launch", "open_log"]
+__all__ = ["HELPERS", "KEEPER", "LOAD", "detach", "launch", "open_log"]
+
+KEEPER, LOAD = "eaglelab-keeper", "eaglelab-load"
+HELPERS = (KEEPER, LOAD)
+"""Names, as `ps` shows them, of the processes that outlive an agent."""
 
 _READY, _GO = b"ready\n", b"go\n"
 
@@ -86,7 +90,7 @@ def _keep(
     agent: socket.socket,
 ) -> None:
     """The keeper's whole life."""
-    detach(out, agent.fileno())
+    detach(KEEPER, out, agent.fileno())
     agent.sendall(_READY)
     if agent.recv(len(_GO)) != _GO:
         return
@@ -129,8 +133,9 @@ def _tell(agent: socket.socket, answer: dict[str, Any]) -> None:
         pass  # the agent is gone; the record says it all
 
 
-def detach(out: int, kept: int) -> None:
-    """A session of its own, output to `out`. The agent's other descriptors, its lock above all, do not live on in here."""
+def detach(name: str, out: int, kept: int) -> None:
+    """A name and a session of its own, output to `out`. The agent's other descriptors, its lock above all, do not live on in here."""
+    set_process_name(name)
     os.setsid()
     nothing = os.open(os.devnull, os.O_RDWR)
     for target, source in ((0, nothing), (1, out), (2, out)):

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import signal
 import socket
 import time
@@ -15,6 +16,7 @@ from typing import Any, Callable
 from eaglelab.remote.agent.files import os_error
 from eaglelab.remote.agent.load_process import BEGIN, BEGUN, run_load
 from eaglelab.remote.agent.processes import boot_id, start_ticks, started
+from eaglelab.remote.agent.shapes import is_count, is_number, is_pid, is_text
 from eaglelab.remote.agent.state import StateFolder
 from eaglelab.remote.agent.wire import AgentError, Beat, Reply
 
@@ -22,7 +24,8 @@ __all__ = ["Loads"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_NEEDED = ("id", "run", "pid", "pid_start", "boot", "what")
+_NEEDED = {"id": is_text, "run": is_text, "pid": is_pid, "pid_start": is_count, "boot": is_text, "what": is_text}
+_KNOWN = {"time": is_number, "requests": is_count}
 _PIECE = 4 << 20
 
 
@@ -103,8 +106,7 @@ class Loads:
         except FileNotFoundError:
             size, piece = 0, b""
         lines = piece[: piece.rfind(b"\n") + 1]
-        progress = self.state.read(os.path.relpath(base + ".progress.json", self.state.folder))
-        about = {"state": standing, "record": record, "progress": progress, "next": offset + len(lines)}
+        about = {"state": standing, "record": record, "progress": self._progress(base), "next": offset + len(lines)}
         return dict(about, more=offset + len(piece) < size), lines
 
     def stop(self, id: str, run: str, grace: float = 5.0) -> dict[str, Any]:  # noqa: A002
@@ -140,7 +142,21 @@ class Loads:
         return os.path.join(self.state.folder, "runs", run, "load", name)
 
     def _record(self, base: str) -> dict[str, Any] | None:
-        return self.state.read(os.path.relpath(base + ".json", self.state.folder), *_NEEDED)
+        try:
+            return self.state.read(os.path.relpath(base + ".json", self.state.folder), _NEEDED, _KNOWN)
+        except AgentError as error:
+            if error.code == "bad-state":
+                path = shlex.quote(base + ".json")
+                error.details["mend"] = "mv %s %s.damaged" % (path, path)
+            raise
+
+    def _progress(self, base: str) -> dict[str, Any] | None:
+        try:
+            return self.state.read(os.path.relpath(base + ".progress.json", self.state.folder))
+        except AgentError as error:
+            if error.code != "bad-state":
+                raise
+            return None  # only for a person to see how far it is
 
     def _prepare(self, base: str) -> None:
         self.state.open()

@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 from eaglelab.remote.agent.driver import Driver
-from eaglelab.remote.agent.keeper import detach
+from eaglelab.remote.agent.keeper import LOAD, detach
 
 __all__ = ["BEGIN", "BEGUN", "run_load"]
 
@@ -22,7 +22,7 @@ BEGIN, BEGUN = b"begin\n", b"begun\n"
 
 def run_load(base: str, spec: dict[str, Any], requests: list[dict[str, Any]], agent: socket.socket) -> None:
     """Its whole life. All it has of the agent is what was in its memory, the server's key included."""
-    detach(os.open(os.devnull, os.O_RDWR), agent.fileno())
+    detach(LOAD, os.open(os.devnull, os.O_RDWR), agent.fileno())
     agent.sendall(BEGUN)
     if agent.recv(len(BEGIN)) != BEGIN:
         return

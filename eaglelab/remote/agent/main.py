@@ -30,6 +30,9 @@ _IDLE_S = 300
 """An agent that hears nothing for so long ends and lets go of the lock: a controller that lost its power or its
 network says no goodbye, and sshd would wait for it for hours."""
 
+_PATIENCE_S = 10.0
+"""A rollback waits so long for somebody's lock on a worker's folder: a backup or a sync of files ends by then."""
+
 _UNDER_LOCK = frozenset(
     {"backup", "apply", "rollback", "start", "stop", "stop_foreign", "keep", "loaded", "load_start", "load_stop"}
 )
@@ -79,23 +82,23 @@ class Agent:
         originals: list[dict[str, Any]],
         data: bytes = b"",
     ) -> Any:
-        self.folders.hold(file["path"] for file in files)
+        self.folders.hold((file["path"] for file in files), self.beat)
         return self.journal.backup(run, patch, by, files, parse_contents(originals, data))
 
     def op_apply(self, run: str, files: list[dict[str, Any]], data: bytes = b"") -> Any:
-        self.folders.hold(file["path"] for file in files)
+        self.folders.hold((file["path"] for file in files), self.beat)
         return {"files": self.journal.apply(run, parse_contents(files, data))}
 
     def op_rollback(self, run: str) -> Any:
-        self._hold_known()
+        self._hold_known(_PATIENCE_S)
         return self.journal.rollback(run)
 
     def op_start(self, **what: Any) -> Any:
         self._hold_known()
         return self.server.start(**what)
 
-    def _hold_known(self) -> None:
-        self.folders.hold(entry["path"] for entry in manifest_entries(self.journal))
+    def _hold_known(self, patience: float = 0.5) -> None:
+        self.folders.hold((entry["path"] for entry in manifest_entries(self.journal)), self.beat, patience)
 
     def op_status(self) -> Any:
         return dict(

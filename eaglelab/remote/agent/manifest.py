@@ -6,21 +6,49 @@ import json
 import os
 import re
 import shlex
-from typing import Any
+from typing import Any, Callable
 
 from eaglelab.remote.agent.files import open_regular
+from eaglelab.remote.agent.shapes import is_count, is_number, is_text, list_of, misfit, optional
 from eaglelab.remote.agent.state import StateFolder
 from eaglelab.remote.agent.wire import AgentError
 
 __all__ = ["manifest_entries", "read_manifest"]
 
-_ENTRY: dict[str, Any] = {
-    "path": str,
-    "original": (str, type(None)),
-    "patched": list,
-    "mode": int,
-    "uid": int,
-    "gid": int,
+_NOBODY = (1 << 32) - 1
+"""To the kernel, -1: the owner is to stay as it is."""
+
+
+def _is_sha256(digest: Any) -> bool:
+    return isinstance(digest, str) and re.match(r"[0-9a-f]{64}\Z", digest) is not None
+
+
+def _is_path(path: Any) -> bool:
+    return is_text(path) and os.path.isabs(path)
+
+
+def _is_owner(number: Any) -> bool:
+    return is_count(number) and number < _NOBODY
+
+
+def _is_mode(mode: Any) -> bool:
+    return is_count(mode) and mode <= 0o7777
+
+
+def _is_run(name: Any) -> bool:
+    return isinstance(name, str) and re.match(r"[\w.-]+\Z", name) is not None
+
+
+# The run names a file of the history, and an original's sha256 one of the objects: neither may lead elsewhere.
+_MANIFEST: dict[str, Callable[[Any], bool]] = {"run": _is_run, "files": list_of(lambda entry: isinstance(entry, dict))}
+
+_ENTRY: dict[str, Callable[[Any], bool]] = {
+    "path": _is_path,
+    "original": optional(_is_sha256),
+    "patched": list_of(_is_sha256),
+    "mode": _is_mode,
+    "uid": _is_owner,
+    "gid": _is_owner,
 }
 """What an entry holds. A missing `original` is never taken for None, which lets a rollback remove the file."""
 
@@ -32,10 +60,12 @@ def read_manifest(state: StateFolder) -> dict[str, Any] | None:
     """
     path = os.path.join(state.folder, "manifest.json")
     try:
-        found = state.read("manifest.json", "run", "files")
-        if found is None or _is_manifest(found):
-            return found
-        raise AgentError("bad-state", "%s: not every file in it has %s" % (path, ", ".join(_ENTRY)), path=path)
+        found = state.read("manifest.json", _MANIFEST, {"patch": is_text, "by": is_text, "time": is_number})
+        for entry in found["files"] if found else ():
+            wrong = misfit(entry, _ENTRY, {})
+            if wrong:
+                raise AgentError("bad-state", "%s: an entry of its files %s" % (path, wrong), path=path)
+        return found
     except AgentError as error:
         if error.code == "bad-state":
             error.details["mend"] = _by_hand(state)
@@ -48,26 +78,8 @@ def manifest_entries(state: StateFolder) -> list[dict[str, Any]]:
     return [] if found is None else list(found["files"])
 
 
-def _is_manifest(found: dict[str, Any]) -> bool:
-    # The run names a file of the history, and an original's sha256 one of the objects: neither may lead elsewhere.
-    named = isinstance(found["run"], str) and re.match(r"[\w.-]+\Z", found["run"]) is not None
-    return named and isinstance(found["files"], list) and all(map(_is_entry, found["files"]))
-
-
-def _is_entry(entry: Any) -> bool:
-    if not isinstance(entry, dict) or not all(
-        key in entry and isinstance(entry[key], kind) for key, kind in _ENTRY.items()
-    ):
-        return False
-    return _is_original(entry["path"], entry["original"]) and all(map(_is_sha256, entry["patched"]))
-
-
 def _is_original(path: Any, original: Any) -> bool:
-    return isinstance(path, str) and os.path.isabs(path) and (original is None or _is_sha256(original))
-
-
-def _is_sha256(digest: Any) -> bool:
-    return isinstance(digest, str) and re.match(r"[0-9a-f]{64}\Z", digest) is not None
+    return _is_path(path) and (original is None or _is_sha256(original))
 
 
 _LATEST = 1 << 20

@@ -14,8 +14,11 @@ __all__ = [
     "describe",
     "gpu_processes",
     "listener",
-    "marked",
+    "parent_of",
+    "process_ids",
+    "process_name",
     "session_members",
+    "set_process_name",
     "start_ticks",
     "started",
     "user_name",
@@ -62,7 +65,31 @@ def started(pid: int) -> int | None:
     return None if fields is None else int(fields[19])
 
 
-def _pids() -> list[int]:
+def parent_of(pid: int) -> int | None:
+    """0 where the parent is none that is seen from here; None if the process is gone or only a zombie."""
+    fields = _stat(pid)
+    return None if fields is None or fields[0] in "ZX" else int(fields[1])
+
+
+def process_name(pid: int) -> str:
+    """The short name that `ps` and `top` show; empty if the process is gone."""
+    try:
+        with open("/proc/%d/comm" % pid, errors="replace") as file:
+            return file.read().rstrip("\n")
+    except OSError:
+        return ""
+
+
+def set_process_name(name: str) -> None:
+    """This process's own, at most 15 bytes."""
+    try:
+        with open("/proc/self/comm", "w") as file:
+            file.write(name)
+    except OSError:
+        pass  # a hardened host: it keeps the name of its Python
+
+
+def process_ids() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
@@ -77,7 +104,7 @@ def session_members(session: int, leader_start: int, ours: Callable[[int], bool]
     if leader is not None and leader != leader_start:
         return set()
     found = set()
-    for pid in _pids():
+    for pid in process_ids():
         fields = _stat(pid)
         if fields is not None and fields[0] not in "ZX" and int(fields[3]) == session:
             found.add(pid)
@@ -96,27 +123,10 @@ def writes_to(pid: int, device: int, inode: int) -> bool:
     return False
 
 
-def marked(mark: str) -> set[int]:
-    """Living processes that carry `mark` (NAME=value) in the environment they were started with.
-
-    Finds what left our session. Not the only test: a process that sets its title may overwrite its environment.
-    """
-    wanted = mark.encode()
-    found = set()
-    for pid in _pids():
-        try:
-            with open("/proc/%d/environ" % pid, "rb") as file:
-                if wanted in file.read().split(b"\0") and start_ticks(pid) is not None:
-                    found.add(pid)
-        except OSError:
-            continue
-    return found
-
-
 def descendants(root: int) -> set[int]:
     """`root` and all living processes below it."""
     children: dict[int, list[int]] = {}
-    for pid in _pids():
+    for pid in process_ids():
         fields = _stat(pid)
         if fields is not None and fields[0] not in "ZX":
             children.setdefault(int(fields[1]), []).append(pid)
@@ -183,7 +193,7 @@ def listener(port: int) -> dict[str, Any] | None:
     if not inodes:
         return None
     names = {"socket:[%s]" % inode for inode in inodes}
-    for pid in _pids():
+    for pid in process_ids():
         folder = "/proc/%d/fd" % pid
         try:
             for descriptor in os.listdir(folder):

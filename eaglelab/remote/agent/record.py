@@ -6,19 +6,52 @@ import os
 from typing import Any
 
 from eaglelab.remote.agent.processes import boot_id, start_ticks, writes_to
+from eaglelab.remote.agent.shapes import is_count, is_number, is_pid, is_port, is_switch, is_text, list_of, optional
 from eaglelab.remote.agent.state import StateFolder
 from eaglelab.remote.agent.wire import AgentError
 
 __all__ = ["is_process_of", "lives", "read_exit", "read_record", "same_process", "set_aside"]
 
-_RECORD = tuple("run port log log_offset log_device log_inode boot session session_start pid pid_start".split())  # noqa: SIM905
+_RECORD = {
+    "run": is_text,
+    "port": is_port,
+    "log": is_text,
+    "log_offset": is_count,
+    "log_device": is_count,
+    "log_inode": is_count,
+    "boot": is_text,
+    "session": is_pid,
+    "session_start": is_count,
+    "pid": optional(is_pid),
+    "pid_start": optional(is_count),
+}
 """Without these a record proves nothing about any process."""
+
+_ALSO = {
+    "mark": is_text,
+    "mount_ns": optional(is_count),
+    "reaper": is_count,
+    "reaper_start": optional(is_count),
+    "token": is_text,
+    "time": is_number,
+    "command": list_of(is_text),
+    "env": list_of(is_text),
+    "log_before": optional(is_text),
+    "by": is_text,
+    "fingerprint": is_text,
+    "steps": optional(is_count),
+    "profile": is_switch,
+    "probe_folder": optional(is_text),
+}
+"""What a record may lack: it was written by an earlier version, or nobody needs it."""
+
+_EXIT = {"pid": is_pid, "code": optional(is_count), "signal": optional(is_count)}
 
 
 def read_record(state: StateFolder) -> tuple[dict[str, Any] | None, str | None]:
     """The record, None if there is none; and what is wrong with it where it is damaged, which counts as none."""
     try:
-        return state.read("server.json", *_RECORD), None
+        return state.read("server.json", _RECORD, _ALSO), None
     except AgentError as error:
         if error.code != "bad-state":
             raise
@@ -28,7 +61,7 @@ def read_record(state: StateFolder) -> tuple[dict[str, Any] | None, str | None]:
 def read_exit(state: StateFolder) -> dict[str, Any] | None:
     """How the server ended; None if that was not written down, or is damaged."""
     try:
-        return state.read("server.exit.json", "pid", "code", "signal")
+        return state.read("server.exit.json", _EXIT, {"time": is_number})
     except AgentError as error:
         if error.code != "bad-state":
             raise

@@ -9,26 +9,22 @@ from typing import Any, Callable, Iterator
 
 from eaglelab.remote.agent.keeper import launch, open_log
 from eaglelab.remote.agent.load import Loads
+from eaglelab.remote.agent.marks import MARK, find_members, identity, port_holder
 from eaglelab.remote.agent.processes import (
     boot_id,
     descendants,
     describe,
     gpu_processes,
     listener,
-    marked,
-    session_members,
     start_ticks,
     without_secrets,
 )
-from eaglelab.remote.agent.record import is_process_of, lives, read_exit, read_record, same_process, set_aside
+from eaglelab.remote.agent.record import lives, read_exit, read_record, same_process, set_aside
 from eaglelab.remote.agent.state import StateFolder
 from eaglelab.remote.agent.tail import fingerprint
 from eaglelab.remote.agent.wire import AgentError, Beat
 
-__all__ = ["MARK", "Server"]
-
-MARK = "EAGLELAB_SERVER"
-"""Environment variable that every process of a server of ours inherits; its value is the state folder."""
+__all__ = ["Server"]
 
 _KILL_S = 15.0
 _KEEPER_S = 5.0
@@ -60,21 +56,14 @@ class Server:
             yield "/proc/%d/fd/1" % pid
 
     def members(self) -> set[int]:
-        """Living processes of our server: its session, and what left the session but carries our mark."""
+        """Living processes of our server: its session, and what left the session but is proven to be of it."""
+        return self._look()[0]
+
+    def _look(self) -> tuple[set[int], set[int]]:
+        """Our server's processes, and strangers who carry its mark."""
         self._reap()
-        found = marked("%s=%s" % (MARK, self.state.folder))
         record, damaged = read_record(self.state)
-        if damaged:
-            # Nothing names the session: what our processes started is ours, also where it hides its environment.
-            for pid in list(found):
-                found |= descendants(pid)
-        if record and record["boot"] == boot_id():
-            known = set(found)
-            found |= session_members(
-                record["session"], record["session_start"], lambda pid: pid in known or is_process_of(record, pid)
-            )
-        found.discard(os.getpid())
-        return found
+        return find_members(self.state.folder, record, damaged is not None)
 
     def start(
         self,
@@ -119,9 +108,10 @@ class Server:
                 port=port,
                 boot=boot_id(),
                 time=time.time(),
+                **identity(self.state.folder),
             )
             inherited = dict(os.environ, **env)
-            inherited[MARK] = self.state.folder
+            inherited[MARK] = record["mark"]
             keeper, record = launch(self.state, command, inherited, out, cwd, record)
         finally:
             os.close(out)
@@ -133,14 +123,15 @@ class Server:
         ours = self.members()
         if ours:
             raise AgentError("running", "a server of ours is running already", pids=sorted(ours))
-        holder = listener(port)
+        holder = port_holder(port, self.state.folder)
         if holder is not None:
-            raise AgentError(
-                "port-taken",
-                "port %d is taken by pid %s of %s: %s" % (port, holder["pid"], holder["user"], holder["command"]),
-                holder=holder,
-                port=port,
-            )
+            what = "port %d is taken by pid %s of %s: %s" % (port, holder["pid"], holder["user"], holder["command"])
+            if "state" in holder:
+                what += (
+                    "; eaglelab started it from the state folder %s (another user, or another XDG_STATE_HOME)"
+                    % (holder["state"])
+                )
+            raise AgentError("port-taken", what, holder=holder, port=port)
 
     def _started_by(self, token: str) -> dict[str, Any] | None:
         """The record of the server that an earlier try of this request started; None if it came to nothing."""
@@ -159,16 +150,18 @@ class Server:
         """What is known of our server: record, whether its first process lives, how it ended, all living members.
 
         `damaged` says what is wrong with a record that cannot be read; the members are then those that carry our mark.
+        `strangers`: processes that carry our server's mark, and were started by somebody else. They are let alone.
         """
-        self._reap()
         record, damaged = read_record(self.state)
+        ours, strangers = self._look()
         alive = lives(record)
         return {
             "record": record,
             "damaged": damaged,
             "alive": alive,
             "exit": None if alive else self._how_it_ended(record),
-            "members": sorted(self.members()),
+            "members": sorted(ours),
+            "strangers": _described(strangers),
         }
 
     def _how_it_ended(self, record: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -185,10 +178,11 @@ class Server:
         """TERM to the first process, KILL to whatever is left after `grace` seconds, then proof that all is gone.
 
         Returns stopped (processes that were there), how (`none`, `term`, `kill`), seconds. Raises `not-stopped` with
-        the processes, the port or the GPU memory that stayed.
+        the processes, the port or the GPU memory that stayed. `strangers` as for `status`.
         """
         self.loads.end_all(beat)
-        began, there = self.clock(), self.members()
+        began = self.clock()
+        there, strangers = self._look()
         record, damaged = read_record(self.state)
         how = "none"
         if there:
@@ -208,6 +202,7 @@ class Server:
             "how": how,
             "seconds": round(self.clock() - began, 3),
             "damaged": damaged,
+            "strangers": _described(strangers),
         }
 
     def stop_foreign(self, run: str, port: int, grace: float, beat: Beat) -> dict[str, Any]:
@@ -282,6 +277,10 @@ class Server:
         for pid in list(self._keepers):
             if os.waitpid(pid, os.WNOHANG)[0]:
                 self._keepers.discard(pid)
+
+
+def _described(pids: set[int]) -> list[dict[str, Any]]:
+    return [describe(pid) for pid in sorted(pids)]
 
 
 def _signal(pid: int, number: int) -> None:

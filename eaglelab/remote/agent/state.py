@@ -8,10 +8,11 @@ import os
 import shlex
 import stat
 import time
-from typing import Any
+from typing import Any, Callable, Mapping
 
 from eaglelab.remote.agent.files import os_error, read_bytes, sha256
 from eaglelab.remote.agent.processes import user_name
+from eaglelab.remote.agent.shapes import misfit
 from eaglelab.remote.agent.wire import AgentError
 from eaglelab.remote.agent.writing import fsync_folder, write_all, write_new
 
@@ -19,7 +20,10 @@ __all__ = ["StateFolder", "state_folder"]
 
 
 def state_folder() -> str:
-    base = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
+    """Below XDG_STATE_HOME; a relative one is invalid by its specification, and to be ignored."""
+    base = os.environ.get("XDG_STATE_HOME", "")
+    if not os.path.isabs(base):
+        base = os.path.join(os.path.expanduser("~"), ".local", "state")
     return os.path.join(base, "eaglelab")
 
 
@@ -81,8 +85,16 @@ class StateFolder:
         except AgentError:
             pass
 
-    def read(self, name: str, *needed: str) -> dict[str, Any] | None:
-        """A JSON file of the state folder; None if there is none. Raises `bad-state`, also where a `needed` key is missing."""
+    def read(
+        self,
+        name: str,
+        needed: Mapping[str, Callable[[Any], bool]] | None = None,
+        known: Mapping[str, Callable[[Any], bool]] | None = None,
+    ) -> dict[str, Any] | None:
+        """A JSON file of the state folder; None if there is none.
+
+        Raises `bad-state`, also where a `needed` key is missing, or the check of its value or of a `known` one fails.
+        """
         self.check()
         path = os.path.join(self.folder, name)
         try:
@@ -95,9 +107,9 @@ class StateFolder:
             raise AgentError("bad-state", error.what, path=path) from error
         if not isinstance(found, dict):
             raise AgentError("bad-state", "%s is not a JSON object" % path, path=path)
-        missing = [key for key in needed if key not in found]
-        if missing:
-            raise AgentError("bad-state", "%s lacks %s" % (path, ", ".join(missing)), path=path)
+        wrong = misfit(found, needed or {}, known or {})
+        if wrong:
+            raise AgentError("bad-state", "%s %s" % (path, wrong), path=path)
         return found
 
     def write(self, name: str, content: dict[str, Any]) -> None:
