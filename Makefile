@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 NEWEST := $(shell $(PYTHON) -c 'import sys; print("0.5.23" if sys.version_info >= (3, 11) else "")')
 LAB_RELEASES ?= 0.5.9 0.5.12 0.5.16 $(NEWEST)
 
-.PHONY: help demo test lint format matrix faults bench-deploy bench-probe clean
+.PHONY: help demo test lint format matrix faults bench-deploy bench-probe bench-sweep clean
 help:            ## show this
 	@grep -E '^[a-z-]+: .*##|^[a-z-]+:  +##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 16
 
@@ -50,6 +50,10 @@ bench-deploy: $(VENV)/.run         ## how long deploy-profiling takes on the lab
 
 bench-probe: $(VENV)/.run          ## what the probe costs a decode cycle (goal: 100 ns off, 25 us on)
 	@$(BIN)/python tests/benchmarks/probe.py
+
+bench-sweep: $(VENV)/.run          ## whether sweep ranks as the lab's cost model does (20 runs), and what one load costs
+	@$(BIN)/python -m eaglelab.lab.fetch 0.5.12
+	@$(BIN)/python tests/benchmarks/sweep.py $(SWEEP)
 
 clean:                             ## remove what these targets made
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info

@@ -89,32 +89,93 @@ def deploy_profiling(
     _run(work, json, debug)
 
 
-@task(
-    help={
-        **COMMON,
-        **TAKEOVER,
-        **DRIFT,
-        **STEAL,
-        **RESUME,
-        "steps": "step counts to measure, N[,N]",
-        "baseline": "measure without speculation first (a load of its own)",
-        "keep": "leave the last server up: the next command saves its load",
-        "num_prompts": "requests a setting",
-        "output_len": "tokens a request",
-        "warmup": "requests before that are not counted",
-        "temperature": "sampling temperature",
-    }
-)
+_LOAD = {
+    "client": "who sends the requests: built-in, or sglang for the host's own sglang.bench_serving, probe off",
+    "num_prompts": "requests a setting, spread over the rounds (--client sglang: of each run)",
+    "repeats": "rounds in which the settings take turns (--client sglang: runs at each concurrency)",
+    "concurrency": "requests at a time, N[,N]",
+    "request_rate": "requests a second, at random times (Poisson); concurrency is then a limit",
+    "prompts": "a JSONL file of prompts (else the built-in ones)",
+    "random_input_len": "random token ids instead, up to so many",
+    "random_output_len": "up to so many tokens for each of them",
+    "random_range_ratio": "shortest random length as a share of the longest",
+    "output_len": "tokens a request",
+    "warmup": "requests of each setting before that are not counted",
+    "temperature": "sampling temperature",
+    "seed": "of random prompts and arrivals",
+    "no_baseline": "do not measure without speculation (that is a load of its own)",
+    "keep": "leave the last server up: the next command saves its load",
+    "separate_loads": "a load for each setting, also where one could serve several",
+}
+
+
+def _measured(options: dict[str, Any]) -> dict[str, Any]:
+    """The options of `_LOAD` that were given, checked, as the playbook's variables."""
+    from eaglelab.commands.options import counts, decimal, given, read, whole
+
+    return given(
+        num_prompts=read(options["num_prompts"], whole, "--num-prompts"),
+        repeats=read(options["repeats"], whole, "--repeats"),
+        concurrency=read(options["concurrency"], counts, "--concurrency"),
+        request_rate=read(options["request_rate"], decimal, "--request-rate"),
+        prompts=options["prompts"],
+        random_input_len=read(options["random_input_len"], whole, "--random-input-len"),
+        random_output_len=read(options["random_output_len"], whole, "--random-output-len"),
+        random_range_ratio=read(options["random_range_ratio"], decimal, "--random-range-ratio"),
+        output_len=read(options["output_len"], whole, "--output-len", least=2),
+        warmup=read(options["warmup"], whole, "--warmup", least=0),
+        temperature=read(options["temperature"], decimal, "--temperature"),
+        seed=read(options["seed"], whole, "--seed", least=0),
+    )
+
+
+def _measure(command: str, options: dict[str, Any]) -> None:
+    """bench and sweep: the same work, asked for in other words."""
+
+    def work(outcome: Any, say: Any) -> None:
+        from eaglelab.commands.bench import bench
+        from eaglelab.commands.options import read
+        from eaglelab.server.command import parse_steps
+        from eaglelab.sweep.values import environments, server_args
+
+        how = {name: options[name] for name in ("takeover", "accept_drift", "steal_lock", "resume")}
+        chosen = _measured(options)
+        more = {
+            "steps": read(options["steps"], parse_steps),
+            "client": options["client"],
+            "file": options.get("file"),
+            "env": environments(options.get("env", [])),
+            "server_args": server_args(options.get("server_arg", [])),
+            "combine": "zip" if options.get("zip") else None,
+            **{name: options.get(name, False) for name in ("no_baseline", "separate_loads", "anyway", "keep")},
+        }
+        request = _request(command, options["host"], options["inventory"], options["check"], vars=chosen, **how)
+        bench(request, more, outcome, say)
+
+    _run(work, options["json"], options["debug"])
+
+
+@task(help={**COMMON, **TAKEOVER, **DRIFT, **STEAL, **RESUME, **_LOAD, "steps": "step counts to measure, N[,N]"})
 def bench(
     c: Context,
     steps=None,
     host=None,
-    baseline=False,
+    no_baseline=False,
+    client=None,
     keep=False,
+    separate_loads=False,
     num_prompts=None,
+    repeats=None,
+    concurrency=None,
+    request_rate=None,
+    prompts=None,
+    random_input_len=None,
+    random_output_len=None,
+    random_range_ratio=None,
     output_len=None,
     warmup=None,
     temperature=None,
+    seed=None,
     takeover=False,
     accept_drift=False,
     steal_lock=False,
@@ -124,24 +185,63 @@ def bench(
     debug=False,
     inventory=None,
 ):  # type: ignore[no-untyped-def]
-    """Measure throughput and phases, one load a step count."""
+    """Measure step counts against the baseline."""
+    _measure("bench", {name: value for name, value in locals().items() if name != "c"})
 
-    def work(outcome: Any, say: Any) -> None:
-        from eaglelab.commands.bench import bench as measure
-        from eaglelab.commands.options import decimal, given, read, whole
-        from eaglelab.server.command import parse_steps
 
-        chosen = given(
-            num_prompts=read(num_prompts, whole, "--num-prompts"),
-            output_len=read(output_len, whole, "--output-len", least=32),
-            warmup=read(warmup, whole, "--warmup", least=0),
-            temperature=read(temperature, decimal, "--temperature"),
-        )
-        how = {"takeover": takeover, "accept_drift": accept_drift, "steal_lock": steal_lock, "resume": resume}
-        request = _request("bench", host, inventory, check, vars=chosen, **how)
-        measure(request, read(steps, parse_steps), outcome, say, baseline=baseline, keep=keep)
-
-    _run(work, json, debug)
+@task(
+    help={
+        **COMMON,
+        **TAKEOVER,
+        **DRIFT,
+        **STEAL,
+        **RESUME,
+        **_LOAD,
+        "steps": "step counts to measure, N[,N]",
+        "file": "a sweep file (see playbooks/sweeps/nccl.yaml) instead of steps, env, server-arg and zip",
+        "env": "values of a variable to try, NAME=VALUE[,VALUE] (may be repeated)",
+        "server_arg": "values of a flag to try, NAME=VALUE[,VALUE], on and off for a switch (may be repeated)",
+        "zip": "the n-th value of each together (else every one with every other)",
+        "anyway": "also settings that cannot change a decode cycle here",
+    },
+    iterable=["env", "server_arg"],
+)
+def sweep(
+    c: Context,
+    steps=None,
+    file=None,
+    env=None,
+    server_arg=None,
+    zip=False,
+    anyway=False,
+    host=None,
+    no_baseline=False,
+    client=None,
+    keep=False,
+    separate_loads=False,
+    num_prompts=None,
+    repeats=None,
+    concurrency=None,
+    request_rate=None,
+    prompts=None,
+    random_input_len=None,
+    random_output_len=None,
+    random_range_ratio=None,
+    output_len=None,
+    warmup=None,
+    temperature=None,
+    seed=None,
+    takeover=False,
+    accept_drift=False,
+    steal_lock=False,
+    resume=None,
+    check=False,
+    json=False,
+    debug=False,
+    inventory=None,
+):  # type: ignore[no-untyped-def]
+    """Measure many settings in as few loads as it takes."""
+    _measure("sweep", {name: value for name, value in locals().items() if name != "c"})
 
 
 @task(help={**COMMON, **STEAL})
@@ -234,15 +334,27 @@ def status(c: Context, host=None, check=False, json=False, debug=False, inventor
     _run(work, json, debug)
 
 
-@task(help={**COMMON, "lines": "how many of its last lines to show"})
-def logs(c: Context, host=None, lines="20", check=False, json=False, debug=False, inventory=None):  # type: ignore[no-untyped-def]
-    """Bring the server's log home and show its end."""
+@task(
+    help={
+        **COMMON,
+        "runs": "list the runs under logs/ with their headline instead; nothing is contacted",
+        "lines": "how many of its last lines (or of the newest runs) to show",
+    }
+)
+def logs(c: Context, runs=False, host=None, lines="20", check=False, json=False, debug=False, inventory=None):  # type: ignore[no-untyped-def]
+    """Show the end of the server's log, or list the runs."""
 
     def work(outcome: Any, say: Any) -> None:
         from eaglelab.commands.look import logs as look
         from eaglelab.commands.options import whole
 
-        look(_request("logs", host, inventory, check), whole(lines, "--lines", least=0), outcome, say)
+        count = whole(lines, "--lines", least=0)
+        if runs:
+            from eaglelab.commands.runs import list_runs
+
+            list_runs(PROJECT / "logs", host, count, outcome, say)
+        else:
+            look(_request("logs", host, inventory, check), count, outcome, say)
 
     _run(work, json, debug)
 

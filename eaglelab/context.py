@@ -15,8 +15,8 @@ from eaglelab.errors import HostError
 from eaglelab.host import Host
 from eaglelab.patching.plan import FilePlan
 from eaglelab.patching.spec import PatchSpec
-from eaglelab.profile.bench import BenchResult
 from eaglelab.profile.measurement_set import Measurement
+from eaglelab.profile.serving import ServingRun
 from eaglelab.remote.client import AgentClient
 from eaglelab.say import Say
 
@@ -89,8 +89,9 @@ class Found:
     touched: bool = False
     record: dict[str, Any] | None = None
     folder: str = ""
-    bench: list[BenchResult] = field(default_factory=list)
     measurements: list[Measurement] = field(default_factory=list)
+    serving: list[ServingRun] = field(default_factory=list)
+    variation: str = ""
     server_info: dict[str, Any] = field(default_factory=dict)
     diff: str = ""
 

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.measure import Measurement
 from rich.segment import Segment
 from rich.status import Status
@@ -94,14 +94,18 @@ class Say:
         self.settle()
         self._print(_Harmless(renderable))
 
-    def progress(self, text: str) -> None:
-        """What is going on right now: redrawn in place on a terminal, a line every few seconds elsewhere."""
+    def progress(self, text: str, picture: RenderableType | None = None) -> None:
+        """What is going on right now: redrawn in place on a terminal, a line every few seconds elsewhere.
+
+        `picture` is what a terminal shows below that line.
+        """
         shown = self._shown(text)
         if self.console.is_terminal:
+            drawn = Text(shown) if picture is None else Group(Text(shown), _Harmless(picture))
             if self._status is None:
-                self._status = self.console.status(Text(shown))
+                self._status = self.console.status(drawn)
                 self._status.start()
-            self._status.update(Text(shown))
+            self._status.update(drawn)
         elif self._clock() - self._said_at >= _QUIET_S:
             self._said_at = self._clock()
             self._print(Text(f"  ... {shown}", style="dim"), soft_wrap=True)

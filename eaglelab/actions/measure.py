@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -11,20 +10,21 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from eaglelab.actions.base import Action, Arguments
-from eaglelab.actions.drive import LoadResult, drive
+from eaglelab.actions.drive import LoadResult, drive, load_name
 from eaglelab.actions.marks import identity
 from eaglelab.actions.model import vocabulary_size
 from eaglelab.actions.witness import Witness, begin, examined
 from eaglelab.context import Context, Options
-from eaglelab.errors import HostError, InputError
+from eaglelab.errors import InputError
 from eaglelab.profile.bench import BenchResult, RequestSample, summarise_bench
 from eaglelab.profile.measurement_set import Measurement, MeasurementSet, from_json, to_json
 from eaglelab.profile.samples import sample_of_record
+from eaglelab.report.progress_view import progress_table
 from eaglelab.server.workload import LoadOptions, Round, Workload, as_load, choose_workload
 from eaglelab.sweep.progress import Progress
 from eaglelab.sweep.rounds import Slot, requests_a_round, schedule
 
-__all__ = ["MEASURE", "MeasureArguments"]
+__all__ = ["MEASURE", "MeasureArguments", "workload_of"]
 
 Count = Annotated[int, Field(ge=1)]
 _FLUSH_PAUSE_S = 0.3
@@ -91,13 +91,19 @@ def _read(name: str) -> str:
         raise InputError(f"the prompts cannot be read: {error}", where=name, hint="--prompts FILE.jsonl") from error
 
 
+def workload_of(context: Context, args: MeasureArguments) -> Workload:
+    """What is sent. Raises InputError where the model's vocabulary is needed and its config.json does not say it."""
+    return choose_workload(args.options(), _read, vocabulary_size(context) if args.random_input_len else None)
+
+
 def _measure(context: Context, args: MeasureArguments) -> dict[str, Any]:
-    workload = choose_workload(args.options(), _read, vocabulary_size(context) if args.random_input_len else None)
+    workload = workload_of(context, args)
     measured: list[Measurement] = []
     for concurrency in args.concurrency:
         kept = _kept(context, args, concurrency) if context.resumed else None
-        measured += kept if kept is not None else _at(context, args, workload, concurrency)
-    context.found.measurements += measured
+        found = kept if kept is not None else _at(context, args, workload, concurrency)
+        context.found.measurements += found  # at once: what was measured holds, whatever becomes of the next
+        measured += found
     summaries = [summarise_bench(found.result).to_json() for found in measured]
     return {"settings": summaries, "findings": [each.to_json() for found in measured for each in found.findings]}
 
@@ -128,7 +134,7 @@ def _at(context: Context, args: MeasureArguments, workload: Workload, concurrenc
     progress = Progress(slots, load["requests"], concurrency, context.clock_rate)
 
     def watch(told: Mapping[str, Any] | None, so_far: LoadResult) -> None:
-        context.say.progress(progress.line(told, so_far.records))
+        context.say.progress(progress.line(told, so_far.records), progress_table(progress.settings(so_far.records)))
 
     result = drive(context, name, load["spec"], load["requests"], watch)
     _keep_lines(context, args, concurrency, result)
@@ -183,7 +189,14 @@ def _made_of(
             sample = sample_of_record(record, clock_rate=context.clock_rate, round_number=slot.round)
             samples[slot.steps, slot.measured].append(sample)
     results = [
-        BenchResult(count or context.found.steps, concurrency, tuple(found), profiled=measured)
+        BenchResult(
+            count or context.found.steps,
+            concurrency,
+            tuple(found),
+            profiled=measured,
+            variation=context.found.variation,
+            load=args.folder,
+        )
         for (count, measured), found in samples.items()
     ]
     found = examined(
@@ -232,25 +245,12 @@ def _kept(context: Context, args: MeasureArguments, concurrency: int) -> list[Me
 
 def _load(context: Context, args: MeasureArguments, concurrency: int) -> tuple[str, bool]:
     """Its name, and whether an earlier try of this run began it, on the server that still runs; else it is a new one."""
-    note = str(PurePosixPath(args.folder) / f"load-c{concurrency}.json")
-    begun = {"server": identity(context.found.record), "asked": _asked(context, args, concurrency)}
-    earlier = context.bundle.read(note) if context.resumed else None
-    base = f"{args.folder.replace('/', '-') or 'load'}-c{concurrency}"
-    if earlier is not None and {key: earlier.get(key) for key in begun} == begun and _goes_on(context, earlier["load"]):
-        context.say.line(f"  going on with the load {earlier['load']}, begun {earlier['at']}")
-        return str(earlier["load"]), True
-    name = f"{base}-{context.resumed}" if context.resumed else base
-    context.bundle.json(note, {**begun, "load": name, "at": time.strftime("%Y-%m-%d %H:%M")})
-    return name, False
-
-
-def _goes_on(context: Context, name: str) -> bool:
-    """Whether it runs, or has come to its end; one that was killed or lost its server is begun anew."""
-    try:
-        answer, data = context.client.call_bytes("load_poll", id=name, run=context.run, offset=0)
-    except HostError:
-        return False
-    return answer["state"] == "running" or (answer["state"] == "done" and b'"reason": "finished"' in data[-2000:])
+    return load_name(
+        context,
+        f"{args.folder.replace('/', '-') or 'load'}-c{concurrency}",
+        str(PurePosixPath(args.folder) / f"load-c{concurrency}.json"),
+        {"server": identity(context.found.record), "asked": _asked(context, args, concurrency)},
+    )
 
 
 def _holds(context: Context, args: MeasureArguments, _: Mapping[str, Any]) -> bool:

@@ -13,7 +13,7 @@ from eaglelab.errors import HostError
 from eaglelab.server.prompts import as_request
 from eaglelab.server.readiness import Budgets, Look, State, Waiting, wait_until_ready
 
-__all__ = ["WAIT", "read_server_info"]
+__all__ = ["WAIT", "expected_load", "read_server_info"]
 
 
 class _HostProbe:
@@ -71,16 +71,20 @@ def _key(context: Context) -> str:
     return f"{context.host.server.model_path} tp{context.host.server.tp_size}"
 
 
+def expected_load(context: Context) -> float:
+    """Seconds that a load should take: as the last one of this model there, else as the inventory says."""
+    earlier = context.facts["loads"].get(_key(context), [])
+    return float(earlier[-1] if earlier else context.host.expected_load)
+
+
 def _wait(context: Context, _: NoArguments) -> dict[str, Any]:
     context.found.server_info = {}
     mark = context.log
-    earlier = context.facts["loads"].get(_key(context), [])
-    expected = earlier[-1] if earlier else context.host.expected_load
     waiting = Waiting(
         probe=_HostProbe(context, mark),
         where=context.host.name,
         budgets=Budgets(total=context.host.ready_timeout),
-        expected=expected,
+        expected=expected_load(context),
         clock=context.clock,
         offset=mark.offset,
     )

@@ -48,7 +48,15 @@ def begin(context: Context, folder: PurePosixPath, *, going_on: bool) -> Witness
     witness = Witness(folder, log, tuple(end_of(context, path) for path in probe_files(context)))
     marks = {"log": dataclasses.asdict(log), "probe": [dataclasses.asdict(mark) for mark in witness.probe]}
     context.bundle.json(name, marks)
+    _note_gpus(context, folder, "before")
     return witness
+
+
+def _note_gpus(context: Context, folder: PurePosixPath, when: str) -> None:
+    """Clocks, temperature and throttling beside the figures: a GPU that was held back explains a slow run."""
+    name = str(folder / "gpus.json")
+    known = context.bundle.read(name) or {}
+    context.bundle.json(name, {**known, when: context.client.call("gpu_state")["gpus"]})
 
 
 def examined(
@@ -62,6 +70,7 @@ def examined(
     end: Mapping[str, Any] | None,
 ) -> list[Measurement]:
     """Every result with all that can be checked of it. `end` is the load's own account of itself."""
+    _note_gpus(context, witness.folder, "after")
     blocks, log = _blocks(context, witness), _log(context, witness)
     info, metrics = _server_info(context), _metrics(context)
     about = list(_about_all(results, end))

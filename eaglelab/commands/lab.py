@@ -37,7 +37,8 @@ def demo(project: Path, outcome: Outcome, say: Say) -> None:
         chapter(say, "2 of 5  invoke deploy-profiling --host sim")
         play(deployed, "deploy-profiling", outcome, say)
         chapter(say, "3 of 5  invoke bench --steps 2 --host sim")
-        bench(Request("bench", project, host="sim"), (2,), outcome, say, baseline=False, keep=False)
+        few = {"num_prompts": 6, "repeats": 3}
+        bench(Request("bench", project, host="sim", vars=few), {"no_baseline": True}, outcome, say)
         chapter(say, "4 of 5  invoke rollback --host sim")
         play(Request("rollback", project, host="sim"), "rollback", outcome, say)
     finally:

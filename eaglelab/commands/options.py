@@ -10,7 +10,7 @@ import yaml
 from eaglelab.errors import InputError
 from eaglelab.server.command import parse_steps
 
-__all__ = ["assignments", "decimal", "filled", "given", "one_step", "read", "whole", "words"]
+__all__ = ["assignments", "counts", "decimal", "filled", "given", "one_step", "read", "whole", "words"]
 
 T = TypeVar("T")
 
@@ -23,6 +23,14 @@ def whole(text: str, option: str, *, least: int = 1) -> int:
     if int(text) < least:
         raise InputError(f"{text} is too small: {least} or more", where=option, hint=f"{option} {max(least, 10)}")
     return int(text)
+
+
+def counts(text: str, option: str) -> list[int]:
+    """The whole numbers in `1,4,16`, each once. Raises InputError."""
+    found = [whole(part.strip(), option) for part in text.split(",")]
+    if len(set(found)) < len(found):
+        raise InputError(f"a number stands twice in {text}", where=option, hint=f"{option} 1,4,16")
+    return found
 
 
 def decimal(text: str, option: str) -> float:

@@ -17,9 +17,9 @@ from eaglelab.host import Host
 from eaglelab.masking import MASK, Masker
 from eaglelab.say import Say
 
-__all__ = ["RESUMABLE", "PastRun", "find_run", "newest_of"]
+__all__ = ["RESUMABLE", "PastRun", "all_runs", "find_run", "newest_of"]
 
-RESUMABLE = ("deploy-profiling", "bench", "play")
+RESUMABLE = ("deploy-profiling", "bench", "sweep", "play")
 """Commands that take --resume."""
 
 _REQUEST, _RESULT = "request.json", "result.json"
@@ -143,7 +143,7 @@ class PastRun:
         }
 
     def _agreed(self, name: str, recorded: Any, given: Any, masker: Masker, option: str) -> Any:
-        if given in (None, "", False, (), []):
+        if given in (None, "", False, (), [], {}):
             if MASK in str(recorded):
                 what = f"run {self.run} had a secret in '{name}', which is not kept"
                 raise InputError(what, where="--resume", hint=f"give {option} again")
@@ -174,8 +174,8 @@ def _sha256(path: Path) -> str | None:
         return None
 
 
-def _all(logs: Path, say: Say) -> Iterator[PastRun]:
-    """Newest first. A damaged record is named and left out."""
+def all_runs(logs: Path, say: Say) -> Iterator[PastRun]:
+    """All that have a record of what was asked for, newest first. A damaged one is named and left out."""
     for folder in sorted(logs.iterdir(), reverse=True) if logs.is_dir() else []:
         if not (folder / _REQUEST).exists():
             continue
@@ -190,12 +190,12 @@ def _all(logs: Path, say: Say) -> Iterator[PastRun]:
 
 def newest_of(logs: Path, host: str, say: Say) -> PastRun | None:
     """The last run that began a task on a host."""
-    return next((run for run in _all(logs, say) if host in run.hosts and run.stopped_at(host)), None)
+    return next((run for run in all_runs(logs, say) if host in run.hosts and run.stopped_at(host)), None)
 
 
 def find_run(logs: Path, name: str, command: str, say: Say) -> PastRun:
     """The run of `command` named in full, by a beginning or an end that only it has, or by `last`. Raises InputError."""
-    known = list(_all(logs, say))
+    known = list(all_runs(logs, say))
     named = [run for run in known if run.run == name] or [
         run for run in known if run.run.startswith(name) or run.run.endswith(name)
     ]

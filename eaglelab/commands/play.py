@@ -26,7 +26,7 @@ from eaglelab.say import Say
 
 __all__ = ["Request", "play", "prepare", "record_of", "require_all", "run_on_hosts", "take_up"]
 
-_NEED_A_SERVER = frozenset({"start", "wait", "generate", "measure"})
+_NEED_A_SERVER = frozenset({"start", "wait", "generate", "measure", "bench_serving"})
 
 
 @dataclass(frozen=True)
@@ -137,8 +137,10 @@ def take_up(request: Request, playbook: str, say: Say) -> Request:
     )
 
 
-def record_of(request: Request, playbook: str, book: Playbook, selection: Selection) -> dict[str, Any]:
-    """What `take_up` needs to go on with this run: its `request.json`."""
+def record_of(
+    request: Request, playbook: str, book: Playbook, selection: Selection, also: Sequence[Path] = ()
+) -> dict[str, Any]:
+    """What `take_up` needs to go on with this run: its `request.json`. `also`: files that must be the same then, too."""
     if request.past:
         return {**request.past.request, "resumed": request.past.resumed + 1}
     record = {
@@ -146,7 +148,7 @@ def record_of(request: Request, playbook: str, book: Playbook, selection: Select
         "playbook": playbook,
         "files": [
             {"path": str(path.resolve()), "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
-            for path in book.files
+            for path in (*book.files, *also)
         ],
         "hosts": [host.name for host in selection.hosts],
         "inventory": _absolute(request.inventory),  # a run may be taken up again from another folder

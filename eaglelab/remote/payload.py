@@ -28,6 +28,7 @@ _ORDER = (
     "outcome",
     "cost",
     "driver",
+    "load_command",
     "load_process",
     "load",
     "record",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from eaglelab.report.bench_view import bench_table
 from eaglelab.report.log_view import blocks_table, log_report
 from eaglelab.report.profile_view import profile_table
 
-__all__ = ["bench_table", "blocks_table", "log_report", "profile_table"]
+__all__ = ["blocks_table", "log_report", "profile_table"]

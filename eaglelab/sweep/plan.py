@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -36,8 +38,12 @@ class Load:
 
     @property
     def folder(self) -> str:
-        """The same without what a file name should not hold."""
-        return setting_name(None) if self.steps is None else "k" + "-".join(map(str, self.steps))
+        """Of its files: the same in letters, digits and dashes, and different for every load of a sweep."""
+        counts = setting_name(None) if self.steps is None else "k" + "-".join(map(str, self.steps))
+        if not self.variation.key:
+            return counts
+        varied = re.sub(r"[^A-Za-z0-9]+", "-", self.variation.name).strip("-")[:60]
+        return f"{counts}-{varied}-{hashlib.sha256(repr(self.variation.key).encode()).hexdigest()[:4]}"
 
 
 @dataclass(frozen=True)

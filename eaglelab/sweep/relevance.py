@@ -60,8 +60,11 @@ def nccl_relevance(
     flags: Mapping[str, FlagValue],
     message_bytes: Iterable[int],
 ) -> Relevance:
-    """Whether NCCL carries any all-reduce of decode. `world`: ranks in all; `linked`: as `fully_linked` says."""
-    largest = max(message_bytes)
+    """Whether NCCL carries any all-reduce of decode. `world`: ranks in all; `linked`: as `fully_linked` says.
+
+    `message_bytes`: as `all_reduce_bytes`; none where the model's size is not known.
+    """
+    largest = max(message_bytes, default=None)
     if world == 1:
         return Relevance(False, "on one GPU there is no all-reduce")
     if nodes > 1:
@@ -73,6 +76,8 @@ def nccl_relevance(
     if any(flags.get(flag) for flag in _OTHER_WAYS):
         chosen = next(flag for flag in _OTHER_WAYS if flags.get(flag))
         return Relevance(None, f"with {chosen} it cannot be told which all-reduce runs")
+    if largest is None:
+        return Relevance(None, "it cannot be told how large an all-reduce is: the model's hidden size is not known")
     if largest > _LARGEST:
         return Relevance(True, f"the largest all-reduce has {_mib(largest)} MiB, and above 8 MiB NCCL carries it")
     if linked is None:

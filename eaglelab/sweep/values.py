@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from eaglelab.checking import check
 from eaglelab.errors import InputError
 from eaglelab.host import MOST_STEPS, FlagValue, flag_name, flag_value, variable_name, variable_value
+from eaglelab.masking import is_secret_name
 from eaglelab.server.command import OWN_FLAGS
 from eaglelab.sweep.matrix import Matrix
 from eaglelab.sweep.one_load import ADAPTIVE_FLAGS
@@ -23,7 +24,7 @@ _SWITCH = {"on": True, "true": True, "off": False, "false": False}
 
 def environments(pairs: Iterable[str]) -> dict[str, list[str]]:
     """`NCCL_ALGO=Ring,Tree` as {"NCCL_ALGO": ["Ring", "Tree"]}. A value with a comma in it needs a file. Raises InputError."""
-    return {_checked(name, "--env", variable_name): values for name, values in _pairs(pairs, "--env")}
+    return {_checked(name, "--env", _variable): values for name, values in _pairs(pairs, "--env")}
 
 
 def server_args(pairs: Iterable[str]) -> dict[str, list[FlagValue]]:
@@ -56,8 +57,18 @@ def _checked(name: str, option: str, rule: object) -> str:
     return name
 
 
+def _variable(name: str) -> str:
+    return _no_secret(variable_name(name))
+
+
+def _no_secret(name: str) -> str:
+    if is_secret_name(name):
+        raise ValueError("holds a secret and is not varied: what is varied names the setting everywhere")
+    return name
+
+
 def _sweepable(name: str) -> str:
-    flag_name(name)
+    _no_secret(flag_name(name))
     if name in OWN_FLAGS:
         raise ValueError(f"is set by {OWN_FLAGS[name]} of the inventory and is not varied")
     if name in ADAPTIVE_FLAGS:
@@ -85,7 +96,7 @@ class _SweepFile(BaseModel):
     baseline: bool = True
     combine: Literal["cross", "zip"] = "cross"
     env: dict[
-        Annotated[str, AfterValidator(variable_name)],
+        Annotated[str, AfterValidator(_variable)],
         Annotated[list[Annotated[str, BeforeValidator(variable_value)]], Field(min_length=1)],
     ] = {}
     server_args: dict[

@@ -5,12 +5,14 @@ from __future__ import annotations
 import copy
 import hashlib
 import io
+import json
 import posixpath
 import re
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from fake_load import FakeLoad
 from rich.console import Console
 
 from eaglelab.bundle import Bundle
@@ -33,6 +35,8 @@ TARGET = "srt/speculative/eagle_worker.py"
 WORKER_PATH = f"{PACKAGE}/{TARGET}"
 PROBE_PATH = f"{PACKAGE}/srt/speculative/eaglelab_probe.py"
 LOG = f"{HOME}/server.log"
+VERSION = "0.5.9.dev1"
+"""Its worker is cut down, so it is no release."""
 
 
 def sha256(data: bytes | None) -> str | None:
@@ -57,7 +61,11 @@ class Clock:
 
 
 class FakeHost:
-    """`calls` keeps every operation; `fail` raises instead of answering; the rest is what the host has."""
+    """`calls` keeps every operation; `fail` raises instead of answering; the rest is what the host has.
+
+    `begun` are the loads that it was given, in order; `load_faults` what goes wrong in those whose name holds the key
+    (see FakeLoad). A server whose command line holds one of `dies_with` dies as it starts.
+    """
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {WORKER_PATH: WORKER, LOG: b"an older run\n"}
@@ -84,6 +92,10 @@ class FakeHost:
         self.lock_holder: dict[str, Any] | None = None
         self.said: list[str] = []
         self.commands: list[tuple[str | None, bool]] = []
+        self.begun: list[FakeLoad] = []
+        self.load_faults: dict[str, str] = {}
+        self.dies_with: set[str] = set()
+        self.topology = ""
 
     def snapshot(self) -> Any:
         """All that a command may change."""
@@ -142,7 +154,7 @@ class FakeHost:
             "python": python,
             "python_version": "3.11.0",
             "package": PACKAGE,
-            "sglang_version": "0.5.9.dev1",  # its worker is cut down, so it is no release
+            "sglang_version": VERSION,
             "files": {target: self.describe(path) for target, path in found.items()},
             "writable": dict.fromkeys(found, True),
             "log_writable": True,
@@ -234,13 +246,19 @@ class FakeHost:
     def op_start(self, run: str, command: Any, env: Any, log: str, port: int, cwd: str, about: Any) -> Any:
         offset = len(self.files.get(log, b""))
         process = {"pid": 4711, "pid_start": self.ops().count("start"), "boot": "b", "time": 1764440100.0}
-        self.record = {**about, **process, "run": run, "command": command, "log": log, "log_offset": offset}
+        self.record = {**about, **process, "run": run, "command": command, "env": sorted(env), "log": log}
+        self.record["log_offset"] = offset
         self.env, self.alive, self.exit, self.proved = env, True, None, False
         self.files[log] = self.files.get(log, b"") + self.boot
+        if self.dies_with & {*command, *(f"{name}={value}" for name, value in env.items())}:
+            self.files[log] += b"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n"
+            self.alive, self.exit = False, {"code": 1, "signal": None}
         return dict(self.record)
 
     def op_stop(self, run: str, grace: float) -> Any:
         stopped = [4711, 4712] if self.alive else []
+        for load in self.begun:
+            load.stop()
         self.alive, self.record = False, None
         return {"stopped": stopped, "how": "term" if stopped else "none", "seconds": 0.1}
 
@@ -290,6 +308,63 @@ class FakeHost:
         tokens = asked if self.tokens is None else min(asked, self.tokens)
         meta = {"completion_tokens": tokens, "spec_verify_ct": max(1, tokens // 2), "finish_reason": {"type": "length"}}
         return {"e2e_s": 2.0, "ttft_s": 0.1, "chunks": [[0.1, 1], [2.0, tokens]], "meta_info": meta, "text": ""}
+
+    def op_keep(self, suffix: str, data: bytes) -> Any:
+        path = f"{STATE}/files/{hashlib.sha256(data).hexdigest()[:16]}{suffix}"
+        self.files[path] = data
+        return {"path": path}
+
+    def op_gpu_state(self) -> Any:
+        return {"gpus": [{"index": "0", "clocks.sm": "1980"}]}
+
+    def op_topology(self) -> Any:
+        return {"text": self.topology}
+
+    def _load(self, id: str, run: str) -> FakeLoad | None:  # noqa: A002 - the wire's word
+        return next((load for load in self.begun if (load.id, load.run) == (id, run)), None)
+
+    def op_load_start(self, id: str, run: str, spec: Any, requests: Any) -> Any:  # noqa: A002
+        fault = next((fault for name, fault in self.load_faults.items() if name in id), "")
+        steps, version = (self.record or {}).get("steps"), self.facts.get("sglang_version", VERSION)
+        # As on the wire: what the driver gets is what JSON makes of it.
+        spec, requests = json.loads(json.dumps([spec, requests]))
+        load = FakeLoad(id, run, spec, requests, steps, version, fault=fault)
+        earlier = self._load(id, run)
+        if earlier is not None:
+            if earlier.digest != load.digest:
+                raise refusal("load-exists", f"run {run} has another load named {id}")
+            return {"state": earlier.state}
+        for other in self.begun:
+            if other.state == "running":
+                raise refusal("load-running", f"load {other.id} of run {other.run} is still running here")
+        self.begun.append(load)
+        self._see(load)
+        if fault == "server dies":
+            self.alive, self.exit = False, {"code": None, "signal": 9}
+        return {"state": "running"}
+
+    def _see(self, load: FakeLoad) -> None:
+        """The probe's side of a load."""
+        if not load.blocks or not (self.record or {}).get("probe_folder"):
+            return
+        if not self.proved:
+            self.files[LOG] += self.canary
+            self.proved = True
+        path = posixpath.join(self.record["probe_folder"], "rank0.1.jsonl")
+        lines = b"".join(json.dumps(block).encode() + b"\n" for block in load.blocks)
+        self.files[path] = self.files.get(path, b"") + lines
+
+    def op_load_poll(self, id: str, run: str, offset: int) -> Any:  # noqa: A002
+        load = self._load(id, run)
+        if load is None:
+            raise refusal("no-load", f"run {run} has no load named {id}")
+        return load.poll(offset)
+
+    def op_load_stop(self, id: str, run: str) -> Any:  # noqa: A002
+        load = self._load(id, run)
+        if load is not None:
+            load.stop()
+        return {"how": "term" if load else "none", "state": load.state if load else None}
 
 
 def make_host(**settings: Any) -> Host:

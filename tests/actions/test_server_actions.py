@@ -247,34 +247,6 @@ def test_a_request_that_fails_says_where_to_look(planned, fake, do) -> None:
     assert "invoke logs --host fake" in caught.value.hint
 
 
-def test_measure_sends_each_prompt_with_and_without_the_probe_in_turn(planned, fake, context, do) -> None:
-    do("start")
-    fake.calls.clear()
-    found = do("measure", num_prompts=2, output_len=32, warmup=1)
-    rids = [args["body"]["rid"].rsplit("-", 4)[0] for op, args in fake.calls if op == "generate"]
-    assert rids == [
-        "p=0/warm-up-0",
-        "p=0/eaglelab-0",
-        "eaglelab-0",
-        "eaglelab-1",
-        "p=0/eaglelab-1",
-        "p=0/flush",
-    ]
-    assert found["steps"] == 2
-    assert found["off"]["requests"] == found["on"]["requests"] == 2
-    assert [(result.steps, result.profiled) for result in context.found.bench] == [(2, False), (2, True)]
-    assert (context.bundle.folder / "bench-k2.json").exists()
-
-
-def test_the_baseline_is_measured_without_the_probe_and_named_so(planned, fake, context, do) -> None:
-    do("start", steps="baseline")
-    found = do("measure", num_prompts=1, output_len=32, warmup=0, probed=False)
-    assert found["steps"] is None
-    assert "on" not in found
-    assert (context.bundle.folder / "bench-baseline.json").exists()
-    assert (context.bundle.folder / "requests" / "baseline-000-off.json").exists()
-
-
 @pytest.mark.parametrize("wrong", [{"num_prompts": 0}, {"output_len": 1}, {"warmup": -1}, {"temperature": -0.1}])
 def test_a_measurement_that_cannot_be_is_refused(wrong) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):

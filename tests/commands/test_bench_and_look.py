@@ -10,25 +10,33 @@ from fake_host import LOG, WORKER, WORKER_PATH, refusal
 from eaglelab.errors import LockLost
 from eaglelab.remote.pipe import LinkLost
 
+SMALL = ("--num-prompts", "2", "--repeats", "2", "--output-len", "32")
+FEW = (*SMALL, "--no-baseline")
+
 
 def test_bench_measures_each_step_count_and_leaves_the_host_as_it_was(invoke, own, fakes) -> None:
-    done = invoke("bench", "--steps", "2,3", "--baseline", "--num-prompts", "2", "--output-len", "32", "--json")
+    done = invoke("bench", "--steps", "2,3", *SMALL, "--json")
     assert done.code == 0, done.err
-    settings = done.json["hosts"]["a"]["settings"]
-    assert [setting["bench"]["steps"] for setting in settings] == [None, 2, 3]
-    assert settings[0]["profile"] is None
+    measured = done.json["hosts"]["a"]["measurements"]
+    assert [(each["steps"], each["profiled"]) for each in measured] == [
+        (None, False),
+        *((steps, profiled) for steps in (2, 3) for profiled in (False, True)),
+    ]
+    assert measured[0]["setting"] is None
+    assert measured[2]["setting"]["cycles"]["kept"] == 32
     assert fakes["a"].ops().count("start") == 3
     assert fakes["a"].files[WORKER_PATH] == WORKER
     assert fakes["a"].alive is False
     bundle = own / "logs" / done.json["run"]
     for name in ("baseline", "k2", "k3"):
-        assert (bundle / f"bench-{name}.json").exists()
+        assert (bundle / name / "measurements-c1.json").exists()
+        assert (bundle / name / "requests-c1.jsonl").exists()
         assert ("--speculative-num-steps" in (bundle / name / "server.json").read_text()) is (name != "baseline")
     assert "probe" in done.err
 
 
 def test_bench_keeps_the_last_server_where_it_is_asked_to(invoke, own, fakes) -> None:
-    done = invoke("bench", "--steps", "2", "--keep", "--num-prompts", "1", "--output-len", "32")
+    done = invoke("bench", "--steps", "2", "--keep", *SMALL)
     assert done.code == 0
     assert fakes["a"].alive
     assert "--keep" in done.out
@@ -37,9 +45,9 @@ def test_bench_keeps_the_last_server_where_it_is_asked_to(invoke, own, fakes) ->
 def test_bench_after_deploy_leaves_the_server_that_ran_before(invoke, own, fakes) -> None:
     invoke("deploy-profiling")
     run = fakes["a"].record["run"]
-    assert invoke("bench", "--steps", "2", "--num-prompts", "1", "--output-len", "32").code == 0
+    assert invoke("bench", "--steps", "2", *FEW).code == 0
     assert fakes["a"].record["run"] == run  # the same setting: no load at all
-    assert invoke("bench", "--steps", "3", "--num-prompts", "1", "--output-len", "32").code == 0
+    assert invoke("bench", "--steps", "3", *FEW).code == 0
     assert fakes["a"].alive
     assert fakes["a"].record["steps"] == 2
     assert fakes["a"].record["profile"] is True
@@ -48,19 +56,19 @@ def test_bench_after_deploy_leaves_the_server_that_ran_before(invoke, own, fakes
 @pytest.mark.parametrize("error", [LinkLost("gone", where="a"), KeyboardInterrupt()])
 def test_bench_that_cannot_put_the_host_back_exits_3_with_the_command_that_does(invoke, own, fakes, error) -> None:
     fakes["a"].fail["rollback"] = error
-    done = invoke("bench", "--steps", "2", "--num-prompts", "1", "--output-len", "32", "--json")
+    done = invoke("bench", "--steps", "2", *FEW, "--json")
     assert done.code == 3
     assert done.json["error"]["hint"] == "invoke rollback --host a"
     assert "all was measured" in done.err
 
 
 def test_bench_that_fails_leaves_the_host_original(invoke, own, fakes) -> None:
-    fakes["a"].fail["generate"] = refusal("broken", "the stream broke off")
+    fakes["a"].fail["load_start"] = refusal("load-failed", "the load did not begin")
     done = invoke("bench", "--steps", "2,3", "--json")
     assert done.code == 1
+    assert "3 of 3 settings failed: the baseline, 2 steps, 3 steps; the host is as it was" in done.json["error"]["what"]
     assert fakes["a"].files[WORKER_PATH] == WORKER
     assert fakes["a"].alive is False
-    assert fakes["a"].ops().count("start") == 1
 
 
 def test_bench_that_is_interrupted_while_it_leaves_a_host_puts_everything_back(invoke, own, fakes) -> None:
@@ -75,7 +83,7 @@ def test_bench_that_is_interrupted_while_it_leaves_a_host_puts_everything_back(i
         return start(**args)
 
     fake.op_start = second_time
-    done = invoke("bench", "--steps", "3", "--num-prompts", "1", "--output-len", "32", "--json")
+    done = invoke("bench", "--steps", "3", *FEW, "--json")
     assert done.code == 130
     assert done.json["error"]["what"] == "interrupted"
     assert fake.files[WORKER_PATH] == WORKER
@@ -84,11 +92,11 @@ def test_bench_that_is_interrupted_while_it_leaves_a_host_puts_everything_back(i
 
 def test_a_bench_whose_lock_was_taken_over_touches_nothing_more(invoke, own, fakes) -> None:
     fake = fakes["a"]
-    fake.fail["generate"] = LockLost("the lock of a was taken over: eve@box runs bench", where="a")
+    fake.fail["load_poll"] = LockLost("the lock of a was taken over: eve@box runs bench", where="a")
     done = invoke("bench", "--steps", "2", "--json")
     assert done.code == 1
     assert "eve@box" in done.json["error"]["what"]
-    assert fake.ops()[-1] == "generate"
+    assert fake.ops()[-1] == "load_poll"
 
 
 @pytest.mark.parametrize(("error", "code"), [(refusal("no-python", "it is gone"), 1), (KeyboardInterrupt(), 130)])
@@ -100,12 +108,13 @@ def test_bench_that_fails_between_two_settings_shows_the_first_and_puts_the_host
 
     def second_time(**args):
         looks.append(args)
-        if len(looks) == 2:
+        if len(looks) == 3:  # before the first setting, at the first, at the second
             raise error
         return facts(**args)
 
     fake.op_facts = second_time
-    done = invoke("bench", "--steps", "2,3", "--num-prompts", "1", "--output-len", "32")
+    fake.facts["sglang_version"] = "0.5.9.dev1"
+    done = invoke("bench", "--steps", "2,3", *FEW)
     assert done.code == code
     assert "TPOT" in done.out
     assert fake.files[WORKER_PATH] == WORKER

@@ -30,6 +30,7 @@ COMMANDS = {
     "rollback",
     "status",
     "stop",
+    "sweep",
 }
 
 

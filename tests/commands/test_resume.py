@@ -12,7 +12,7 @@ from fake_host import WORKER, WORKER_PATH, FakeHost, refusal
 
 from eaglelab.commands import play
 
-SMALL = ("--num-prompts", "2", "--output-len", "32")
+SMALL = ("--num-prompts", "2", "--repeats", "2", "--output-len", "32", "--no-baseline")
 
 
 def states(own: Path, run: str) -> list[tuple[str, str]]:
@@ -127,18 +127,17 @@ def test_only_the_hosts_that_are_not_done_are_worked_on(invoke, own, fakes) -> N
 
 def test_a_bench_goes_on_in_the_middle_of_a_setting(invoke, own, fakes, monkeypatch) -> None:
     fake = fakes["a"]
-    killed(invoke, fake, monkeypatch, "generate", "bench", "--steps", "2,3", *SMALL, after=8)  # k3: one of four
-    sent = [rid for rid in requests(fake) if "eaglelab-" in rid]
-    assert len(sent) == 4 + 1
+    killed(invoke, fake, monkeypatch, "load_poll", "bench", "--steps", "2,3", *SMALL, after=2)  # k3: under way
+    assert [(load.id, load.over) for load in fake.begun] == [("k2-c1", True), ("k3-c1", False)]
     done = invoke("bench", "--resume", run_of(own), "--json")
     assert done.code == 0, done.err
-    again = [rid for rid in requests(fake) if "eaglelab-" in rid][len(sent) :]
-    assert len(again) == 3
+    assert len(fake.begun) == 2
     assert fake.ops().count("start") == 2  # one a setting
-    settings = done.json["hosts"]["a"]["settings"]
-    assert [setting["bench"]["steps"] for setting in settings] == [2, 3]
-    assert [setting["bench"]["off"]["requests"] for setting in settings] == [2, 2]
+    measured = done.json["hosts"]["a"]["measurements"]
+    assert [each["steps"] for each in measured] == [2, 2, 3, 3]
+    assert [each["summary"]["requests"] for each in measured] == [2, 2, 2, 2]
     assert "holds since" in done.err
+    assert "going on with the load k3-c1" in done.err
     assert "TPOT" in done.err
     assert fake.files[WORKER_PATH] == WORKER
     assert fake.alive is False
@@ -146,31 +145,29 @@ def test_a_bench_goes_on_in_the_middle_of_a_setting(invoke, own, fakes, monkeypa
 
 def test_a_bench_whose_setting_is_another_by_now_measures_it_again(invoke, own, fakes, monkeypatch) -> None:
     fake = fakes["a"]
-    killed(invoke, fake, monkeypatch, "generate", "bench", "--steps", "2,3", *SMALL, after=8)
+    killed(invoke, fake, monkeypatch, "load_poll", "bench", "--steps", "2,3", *SMALL, after=2)
     inventory = own / "inventory.yaml"
     inventory.write_text(inventory.read_text().replace("  a: {}", "  a: {server: {env: {NCCL_ALGO: Ring}}}"))
-    sent = len(requests(fake))
     assert invoke("bench", "--resume", "last").code == 0
-    assert len([rid for rid in requests(fake)[sent:] if "eaglelab-" in rid]) == 4 + 4
+    assert [load.id for load in fake.begun[2:]] == ["k2-c1-1", "k3-c1-1"]
     assert fake.ops().count("start") == 2 + 2
 
 
 def test_a_bench_that_was_killed_while_it_put_the_host_back_only_does_that(invoke, own, fakes, monkeypatch) -> None:
     fake = fakes["a"]
     killed(invoke, fake, monkeypatch, "rollback", "bench", "--steps", "2", *SMALL)
-    sent = len(requests(fake))
     done = invoke("bench", "--resume", "last", "--json")
     assert done.code == 0, done.err
-    assert len(requests(fake)) == sent
+    assert len(fake.begun) == 1
     assert fake.ops().count("start") == 1
     assert fake.files[WORKER_PATH] == WORKER
-    assert done.json["hosts"]["a"]["settings"][0]["profile"]["settings"]
+    assert done.json["hosts"]["a"]["measurements"][1]["setting"]["phases"]
 
 
 def test_a_resumed_bench_leaves_the_host_as_it_was_before_its_first_try(invoke, own, fakes, monkeypatch) -> None:
     fake = fakes["a"]
     invoke("deploy-profiling")
-    killed(invoke, fake, monkeypatch, "generate", "bench", "--steps", "3", *SMALL, after=3)
+    killed(invoke, fake, monkeypatch, "load_poll", "bench", "--steps", "3", *SMALL)
     assert fake.record["steps"] == 3
     done = invoke("bench", "--resume", "last")
     assert done.code == 0, done.err
@@ -271,7 +268,7 @@ def test_a_host_whose_entry_leads_elsewhere_by_now_is_refused_and_nothing_is_con
     invoke, own, fakes, monkeypatch
 ) -> None:
     fake = fakes["a"]
-    killed(invoke, fake, monkeypatch, "generate", "bench", "--steps", "2", *SMALL, after=3)
+    killed(invoke, fake, monkeypatch, "load_poll", "bench", "--steps", "2", *SMALL)
     kept = (own / "logs" / run_of(own) / "inventory.json").read_bytes()
     inventory = own / "inventory.yaml"
     before = inventory.read_text()
@@ -302,7 +299,7 @@ def test_another_machine_behind_the_same_entry_is_refused_each_time(
 ) -> None:
     fake = fakes["a"]
     fake.facts = {fact: earlier}
-    killed(invoke, fake, monkeypatch, "generate", "bench", "--steps", "2", *SMALL, after=3)
+    killed(invoke, fake, monkeypatch, "load_poll", "bench", "--steps", "2", *SMALL)
     fake.facts = {fact: now}
     before = fake.snapshot()
     for _ in range(2):

@@ -48,14 +48,15 @@ def test_a_failed_run_leaves_the_server_and_the_patch_that_it_found(invoke, anna
     assert f"left as found: the server of run {run} and its patch were there before" in done.out
 
 
-def test_a_bench_that_used_a_found_server_and_then_started_its_own_puts_everything_back(invoke, own, fakes) -> None:
+def test_a_bench_that_ended_the_server_it_found_and_then_failed_starts_that_one_again(invoke, own, fakes) -> None:
     fake = fakes["a"]
     invoke("deploy-profiling")
+    before = fake.record["fingerprint"]
     fake.healths = [{"status": 200}]
     fake.canary = b"nothing\n"
     assert invoke("bench", "--steps", "3", *SMALL).code == 1
-    assert fake.alive is False
-    assert fake.files[WORKER_PATH] == WORKER
+    assert fake.alive
+    assert (fake.record["steps"], fake.record["fingerprint"]) == (2, before)
 
 
 def test_a_resumed_run_leaves_the_server_that_another_run_started_meanwhile(invoke, own, fakes, monkeypatch) -> None:

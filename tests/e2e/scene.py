@@ -61,15 +61,15 @@ class Scene:
             **(more or {}),
         }
 
-    def invoke(self, *words: str, code: int | None = 0) -> Done:
-        """Runs a command to its end; fails the test if it does not end with `code` (None: any)."""
+    def invoke(self, *words: str, code: int | None = 0, timeout: float = 120) -> Done:
+        """Runs a command to its end; fails the test if it does not end with `code` (None: any) within `timeout` seconds."""
         done = subprocess.run(
             self.command(*words),
             cwd=self.folder,
             env=self.environment(),
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=timeout,
             check=False,
         )
         if code is not None and done.returncode != code:

@@ -98,7 +98,7 @@ def test_one_while_the_host_is_read_changes_nothing(slow: Scene, package: Path, 
 def test_one_between_two_settings_of_a_bench_puts_everything_back(
     slow: Scene, package: Path, original: dict[str, Any]
 ) -> None:
-    small = ("--num-prompts", "1", "--output-len", "64", "--json")
+    small = ("--num-prompts", "1", "--repeats", "1", "--output-len", "64", "--no-baseline", "--json")
     controller = Controller(slow, "bench", "bench", "--steps", "2,3", *small)
     controller.until(lambda: controller.events().count(("Read the host", "started")) == 2, "the second setting began")
     controller.interrupt()

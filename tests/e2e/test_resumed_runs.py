@@ -64,17 +64,17 @@ def test_a_killed_deploy_goes_on_with_one_load_in_all(scene: Scene, package: Pat
 
 def test_a_bench_that_is_killed_in_its_second_setting_measures_the_first_only_once(scene: Scene, package: Path) -> None:
     before, started = picture(package), loads(scene)
-    small = ("--num-prompts", "2", "--output-len", "64")
+    small = ("--num-prompts", "2", "--repeats", "2", "--output-len", "64", "--no-baseline")
     assert scene.killed_after(13 + 10, "bench", "--steps", "2,3", *small) == -signal.SIGKILL  # 3 steps: measured
     run = last_run(scene, "bench")
-    written = {path: path.stat().st_mtime_ns for path in (run / "requests").iterdir()}
-    assert len(written) == 8
+    written = {path: path.stat().st_mtime_ns for path in run.glob("*/requests-c1.jsonl")}
+    assert {path.parent.name for path in written} == {"k2", "k3"}
     done = scene.invoke("bench", "--resume", "last", "--json")
     assert loads(scene) - started == 2
-    assert {path: path.stat().st_mtime_ns for path in (run / "requests").iterdir()} == written
-    settings = done.json["hosts"]["sim"]["settings"]
-    assert [setting["bench"]["steps"] for setting in settings] == [2, 3]
-    assert [setting["profile"]["settings"][0]["steps"] for setting in settings] == [2, 3]
+    assert {path: path.stat().st_mtime_ns for path in run.glob("*/requests-c1.jsonl")} == written
+    measured = done.json["hosts"]["sim"]["measurements"]
+    assert [(each["steps"], each["profiled"]) for each in measured] == [(2, False), (2, True), (3, False), (3, True)]
+    assert [each["setting"]["steps"] for each in measured if each["profiled"]] == [2, 3]
     assert "holds since" in done.stderr
     assert picture(package) == before
     assert "nothing is left to do" in scene.invoke("bench", "--resume", run.name).stdout

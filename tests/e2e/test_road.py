@@ -44,7 +44,7 @@ def road(scene: Scene) -> Road:
     deployed = picture(package)
     patched = {path.name: path.read_bytes() for path in (package / WORKERS).glob("*.py")}
     again = scene.invoke("deploy-profiling", "--json")
-    bench = scene.invoke("bench", "--steps", "2", "--num-prompts", "2", "--json")
+    bench = scene.invoke("bench", "--steps", "2", "--no-baseline", "--num-prompts", "2", "--repeats", "2", "--json")
     rollback = scene.invoke("rollback", "--json")
     after = picture(package)
     second = scene.invoke("rollback", "--json")
@@ -113,12 +113,12 @@ def test_a_second_deploy_changes_nothing_and_spends_no_load(road: Road) -> None:
 
 
 def test_bench_reuses_the_load_and_measures_with_and_without_the_probe(road: Road) -> None:
-    result = road.bench.json["hosts"]["sim"]["settings"][0]["bench"]
-    assert result["steps"] == 2
-    assert result["off"]["requests"] == result["on"]["requests"] == 2
-    assert result["off"]["profiled"] is False
-    assert result["on"]["profiled"] is True
-    assert result["off"]["tok_s"]["mean"] == pytest.approx(94.0, rel=0.1)
+    measured = road.bench.json["hosts"]["sim"]["measurements"]
+    assert [(each["steps"], each["profiled"], each["summary"]["requests"]) for each in measured] == [
+        (2, False, 2),
+        (2, True, 2),
+    ]
+    assert measured[0]["summary"]["tok_s"]["mean"] == pytest.approx(94.0, rel=0.1)
     assert "no load is needed" in road.bench.stderr
 
 

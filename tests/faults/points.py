@@ -15,7 +15,10 @@ __all__ = ["COMMANDS", "Point", "all_points", "sample"]
 
 COMMANDS = {
     "deploy": ("deploy-profiling", "--tokens", "32"),
-    "bench": ("bench", "--steps", "1,2", "--num-prompts", "1", "--output-len", "32", "--warmup", "0"),
+    "bench": (
+        *("bench", "--steps", "1,2", "--no-baseline", "--num-prompts", "1", "--repeats", "1"),
+        *("--output-len", "32", "--warmup", "0"),
+    ),
     "rollback": ("rollback",),
 }
 
@@ -102,10 +105,10 @@ DEPLOY: dict[str, tuple[str, ...]] = {
 
 OTHERS: dict[str, dict[str, tuple[str, ...]]] = {
     "bench": {
-        "link.killed": (*BENCH_BOUNDARIES[::2], "op:stop#2:after", "op:generate#2:during", "op:start#2:after"),
-        "controller.int": (*BENCH_BOUNDARIES[1::2], "op:start#2:during", "op:generate#3:during"),
+        "link.killed": (*BENCH_BOUNDARIES[::2], "op:stop#2:after", "op:load_poll#2:during", "op:start#2:after"),
+        "controller.int": (*BENCH_BOUNDARIES[1::2], "op:start#2:during", "op:load_poll#3:during"),
         "controller.kill": (*BENCH_BOUNDARIES, "op:stop#2:during", "op:start#2/rename#1"),
-        "agent.killed": ("op:generate#2:during", "op:start#2:during", "op:stop#2:during"),
+        "agent.killed": ("op:load_start#2:during", "op:start#2:during", "op:stop#2:during"),
         "link.away": ("task:measure", "op:stop#2:before"),
     },
     "rollback": {

@@ -346,8 +346,8 @@ def test_a_load_goes_on_though_its_agent_dies_in_the_moment_in_which_it_begins(t
     with streamer() as server:
         about = json.dumps([load(server.port, 4), [request(str(number)) for number in range(4)]])
         code = (
-            "import json, socket, sys; from eaglelab.remote.agent.load_process import run_load; "
-            "run_load(sys.argv[1], *json.loads(sys.argv[2]), socket.socket(fileno=int(sys.argv[3])))"
+            "import json, socket, sys; from eaglelab.remote.agent.load_process import driving, run_load; "
+            "run_load(sys.argv[1], driving(*json.loads(sys.argv[2])), socket.socket(fileno=int(sys.argv[3])))"
         )
         arguments = [sys.executable, "-c", code, str(tmp_path / "k2"), about, str(theirs.fileno())]
         process = subprocess.Popen(arguments, pass_fds=[theirs.fileno()])

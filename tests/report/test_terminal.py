@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from eaglelab.profile.bench import BenchResult, RequestSample
 from eaglelab.profile.blocks import parse_blocks
 from eaglelab.profile.logfile import read_log
 from eaglelab.profile.records import read_records
 from eaglelab.profile.summary import summarise
-from eaglelab.report.terminal import bench_table, blocks_table, log_report, profile_table
+from eaglelab.report.terminal import blocks_table, log_report, profile_table
 
 CASES = Path(__file__).parents[1] / "cases"
 PROFILE = CASES / "profile"
@@ -34,24 +33,12 @@ def profile(simulated=None, **changes):
     return summarise(read_records(changed), simulated=simulated)
 
 
-def bench():
-    def three(e2e_s, verifies=None):
-        return [RequestSample(1000, 0.12, e2e_s + offset, verifies=verifies) for offset in (0.0, 0.1, -0.1)]
-
-    return [
-        BenchResult(None, 1, three(11.2)),
-        BenchResult(2, 1, three(10.6, 571), profiled=True),
-        BenchResult(10, 8, []),
-    ]
-
-
 @pytest.mark.parametrize(
     ("name", "shown"),
     [
         ("profile", lambda: profile_table(profile(simulated="simulated GPU"))),
         ("old-block", lambda: log_report(read_log(PROFILE / "old-block.log"))),
         ("server", lambda: log_report(read_log(PROFILE / "server.log"))),
-        ("bench", lambda: bench_table(bench())),
     ],
 )
 def test_a_report_at_80_columns_is_as_approved(name, shown):
@@ -85,7 +72,6 @@ def test_of_many_blocks_the_newest_three_are_shown():
         lambda: profile_table(profile(simulated="simulated GPU", steps=12, sync=True)),
         lambda: log_report(read_log(PROFILE / "server.log")),
         lambda: log_report(read_log(PROFILE / "probe-block.log")),
-        lambda: bench_table(bench()),
     ],
 )
 def test_an_ascii_terminal_of_80_columns_shows_all_of_it(shown):

@@ -1,14 +1,16 @@
 from __future__ import annotations
 
+import runpy
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from eaglelab.actions import generate
 from eaglelab.errors import InputError
 from eaglelab.server.prompts import PROMPTS
-from eaglelab.server.workload import UNMEASURED, LoadOptions, Round, Workload, as_load, choose_workload, request_id
+from eaglelab.server.workload import LoadOptions, Round, Workload, as_load, choose_workload, request_id
 
+PROBE = Path(__file__).parents[2] / "patches" / "eagle3-profile" / "eaglelab_probe.py"
 FILE = '{"prompt": "a"}\n{"text": "b", "output_len": 7}\n{"input_ids": [1, 2]}\n'
 
 
@@ -24,8 +26,11 @@ def test_the_probe_s_prefixes_stand_before_the_request_s_own_id(steps: int | Non
     assert request_id("mine", steps=steps, measured=measured) == prefix + "mine"
 
 
-def test_what_marks_an_unmeasured_request_is_the_same_everywhere() -> None:
-    assert UNMEASURED == generate.UNMEASURED
+def test_the_probe_reads_from_an_id_what_was_written_into_it() -> None:
+    read = runpy.run_path(str(PROBE))["_read"]
+    for steps in (None, 5):
+        for measured in (True, False):
+            assert read(request_id("mine", steps=steps, measured=measured)) == (steps, measured)
 
 
 def test_without_options_the_built_in_prompts_are_sent() -> None:

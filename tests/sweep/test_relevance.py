@@ -67,6 +67,15 @@ def test_every_answer_says_why() -> None:
     assert found.why == "SGLang's own all-reduce carries it: 8 GPUs, 0.0938 MiB at most (its limit is 8)"
 
 
+def test_without_a_known_model_size_it_cannot_be_told_unless_something_else_decides() -> None:
+    unknown = nccl_relevance(world=8, nodes=1, linked=True, flags={}, message_bytes=[])
+    assert unknown.matters is None
+    assert "the model's hidden size is not known" in unknown.why
+    assert nccl_relevance(world=1, nodes=1, linked=True, flags={}, message_bytes=[]).matters is False
+    off = nccl_relevance(world=8, nodes=1, linked=True, flags={"disable-custom-all-reduce": True}, message_bytes=[])
+    assert off.matters is True
+
+
 def test_a_topology_is_read_as_nvidia_smi_prints_it() -> None:
     assert fully_linked(EIGHT_LINKED) is True
     assert fully_linked(EIGHT_LINKED.replace("NV18", "\x1b[4mPHB\x1b[0m", 1)) is False

@@ -22,7 +22,7 @@ __all__ = ["Finder", "Stub", "StubModule", "StubObject", "install", "is_real"]
 
 STUBBED = frozenset(["torch", "triton", "sgl_kernel", "numpy", "huggingface_hub", "flashinfer"])
 REAL = re.compile(
-    r"sglang\.(launch_server|version|_version"
+    r"sglang\.(launch_server|version|_version|bench_serving|benchmark\.serving"
     r"|srt\.speculative\.((multi_layer_)?eagle_worker(_v2)?|frozen_kv_mtp_worker(_v2)?|eaglelab_\w+|adaptive_runtime_state|adaptive_spec_params))"
 )
 _LOGGING = {"log_info_on_rank0": lambda log, text: log.info(text)}

@@ -8,7 +8,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from typing import Any
+from typing import Any, Sequence
 
 from eaglelab.remote.agent.files import describe_file, sha256
 from eaglelab.remote.agent.journal import Journal
@@ -20,7 +20,7 @@ from eaglelab.remote.agent.shapes import is_number, list_of
 from eaglelab.remote.agent.tail import fingerprint
 from eaglelab.remote.agent.wire import AgentError
 
-__all__ = ["facts", "find_package", "known_loads", "machine", "topology"]
+__all__ = ["facts", "find_package", "gpu_state", "known_loads", "machine", "topology"]
 
 
 _NEUTRAL = "/"
@@ -101,6 +101,14 @@ def _version(package: str) -> str:
     return "unknown"
 
 
+_STATE = ("index", "clocks.sm", "clocks.mem", "temperature.gpu", "power.draw", "clocks_throttle_reasons.active")
+
+
+def gpu_state() -> list[dict[str, str]]:
+    """Clocks (MHz), temperature (C), power (W) and throttle reasons (a bit mask) of each GPU now; none where nothing says."""
+    return _query(_STATE)
+
+
 def topology() -> str:
     """How the GPUs are joined, as `nvidia-smi topo -m` prints it; empty where it says nothing."""
     try:
@@ -117,7 +125,10 @@ def topology() -> str:
 
 
 def _gpus() -> list[dict[str, str]]:
-    keys = ["index", "name", "memory.total", "memory.used", "driver_version", "uuid"]
+    return _query(("index", "name", "memory.total", "memory.used", "driver_version", "uuid"))
+
+
+def _query(keys: Sequence[str]) -> list[dict[str, str]]:
     try:
         done = subprocess.run(
             ["nvidia-smi", "--query-gpu=" + ",".join(keys), "--format=csv,noheader,nounits"],

@@ -1,4 +1,4 @@
-"""Loads: processes of this host that drive its server with many requests, whatever becomes of the agent or the link."""
+"""Loads: processes of this host that drive its server with requests, whatever becomes of the agent or the link."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import time
 from typing import Any, Callable
 
 from eaglelab.remote.agent.files import os_error
-from eaglelab.remote.agent.load_process import BEGIN, BEGUN, run_load
-from eaglelab.remote.agent.processes import boot_id, start_ticks, started
+from eaglelab.remote.agent.load_process import BEGIN, BEGUN, Prepare, commanding, driving, run_load
+from eaglelab.remote.agent.processes import boot_id, start_ticks, started, without_secrets
 from eaglelab.remote.agent.shapes import is_count, is_number, is_pid, is_text
 from eaglelab.remote.agent.state import StateFolder
 from eaglelab.remote.agent.wire import AgentError, Beat, Reply
@@ -33,7 +33,8 @@ class Loads:
     """The loads of a state folder, below `runs/RUN/load/`.
 
     `ID.json` names the process, `ID.jsonl` is the result, `ID.progress.json` how far it is. The first line of the
-    result is {"begin": ...}, then one for each finished request (and cache flush), the last {"end": ...}.
+    result is {"begin": ...}, then one for each finished request (and cache flush), the last {"end": ...}. A load that
+    is a command has no lines between, and writes its output to `ID.out`.
     """
 
     def __init__(
@@ -60,29 +61,44 @@ class Loads:
         AgentError `load-exists` if that was another load, `load-running` while any load of ours runs here,
         `bad-load` where a name or the spec cannot be used, `load-failed` if the process did not begin.
         """
-        what = _digest_of_load(spec, requests)
         _must_be_whole(spec, requests)
-        base = self._base(run, id)
+        about = {
+            "requests": len(requests),
+            "spec": {key: value for key, value in spec.items() if key not in ("key", "rounds")},
+        }
+        # Without the key, which is written nowhere, not even as a digest.
+        told = {key: value for key, value in spec.items() if key != "key"}
+        return self._start(id, run, [told, requests], about, driving(spec, requests))
+
+    def start_command(
+        self,
+        id: str,  # noqa: A002
+        run: str,
+        command: list[str],
+        env: dict[str, str],
+        cwd: str,
+    ) -> dict[str, Any]:
+        """The same with a command that sends requests of its own; of `env`, which may hold secrets, names are kept."""
+        told = [command, sorted(env), cwd]
+        about = {"command": without_secrets(command), "env": sorted(env)}
+        return self._start(id, run, told, about, commanding(command, env, cwd))
+
+    def _start(self, name: str, run: str, told: Any, about: dict[str, Any], prepare: Prepare) -> dict[str, Any]:
+        """`told` is what tells this load from another of that name, `about` what its record says of it."""
+        what = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+        base = self._base(run, name)
         record = self._record(base)
         if record is not None and self._begun(base, record):
             if record["what"] != what:
-                raise AgentError("load-exists", "run %s has another load named %s" % (run, id))
+                raise AgentError("load-exists", "run %s has another load named %s" % (run, name))
             return {"state": self._look(base, record), "record": record}
         for other in self.running():
             raise AgentError(
                 "load-running", "load %s of run %s is still running here" % (other["id"], other["run"]), load=other
             )
         self._prepare(base)
-        record = {
-            "id": id,
-            "run": run,
-            "what": what,
-            "boot": boot_id(),
-            "time": time.time(),
-            "requests": len(requests),
-            "spec": {key: value for key, value in spec.items() if key not in ("key", "rounds")},
-        }
-        pid = self._launch(base, record, spec, requests)
+        record = dict(about, id=name, run=run, what=what, boot=boot_id(), time=time.time())
+        pid = self._launch(base, record, prepare)
         self._children.add(pid)
         return {"state": "running", "record": record}
 
@@ -165,13 +181,13 @@ class Loads:
         except OSError as error:
             raise os_error(error, "cannot make the folder %s" % os.path.dirname(base)) from error
 
-    def _launch(self, base: str, record: dict[str, Any], spec: dict[str, Any], requests: list[dict[str, Any]]) -> int:
+    def _launch(self, base: str, record: dict[str, Any], prepare: Prepare) -> int:
         """Forks the process; its record is written before it may begin. Nothing of it is left where it cannot."""
         ours, theirs = socket.socketpair()
         pid = os.fork()
         if pid == 0:
             try:
-                run_load(base, spec, requests, theirs)
+                run_load(base, prepare, theirs)
             finally:
                 os._exit(0)  # never back into the agent's loop
         theirs.close()
@@ -216,7 +232,7 @@ class Loads:
             if not self._lives(record):
                 return "none" if number == signal.SIGTERM else "term"
             try:
-                os.kill(record["pid"], number)
+                os.killpg(record["pid"], number)  # it leads a session, and so a group, of its own
             except ProcessLookupError:
                 return how
             except PermissionError as error:
@@ -237,12 +253,6 @@ def _last_line(path: str) -> bytes:
     except OSError:
         return b""
     return data[:-1].rpartition(b"\n")[2] if data.endswith(b"\n") else b""
-
-
-def _digest_of_load(spec: dict[str, Any], requests: list[dict[str, Any]]) -> str:
-    """Tells one load from another. Without the key, which is written nowhere, not even as a digest."""
-    told = {key: value for key, value in spec.items() if key != "key"}
-    return hashlib.sha256(json.dumps([told, requests], sort_keys=True).encode()).hexdigest()
 
 
 def _must_be_whole(spec: dict[str, Any], requests: list[dict[str, Any]]) -> None:

@@ -9,18 +9,29 @@ import resource
 import signal
 import socket
 import time
-from typing import Any
+from typing import Any, Callable, Protocol
 
 from eaglelab.remote.agent.driver import Driver
 from eaglelab.remote.agent.keeper import LOAD, detach
+from eaglelab.remote.agent.load_command import Command
 
-__all__ = ["BEGIN", "BEGUN", "run_load"]
+__all__ = ["BEGIN", "BEGUN", "Prepare", "commanding", "driving", "run_load"]
 
 BEGIN, BEGUN = b"begin\n", b"begun\n"
 """What the agent tells the process, and what it answers: once when it is detached, once when the load has begun."""
 
 
-def run_load(base: str, spec: dict[str, Any], requests: list[dict[str, Any]], agent: socket.socket) -> None:
+class _Work(Protocol):
+    def run(self) -> None:
+        """All of the load; its last line is {"end": ...}."""
+
+
+Emit = Callable[["dict[str, Any]"], None]
+Prepare = Callable[[str, Emit], "tuple[_Work, dict[str, Any]]"]
+"""Makes a load's work of the path of its files and of what takes the lines of its result; and says what begins."""
+
+
+def run_load(base: str, prepare: Prepare, agent: socket.socket) -> None:
     """Its whole life. All it has of the agent is what was in its memory, the server's key included."""
     detach(LOAD, os.open(os.devnull, os.O_RDWR), agent.fileno())
     agent.sendall(BEGUN)
@@ -29,7 +40,7 @@ def run_load(base: str, spec: dict[str, Any], requests: list[dict[str, Any]], ag
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     try:
-        driver = _begin(base, spec, requests)
+        work = _begin(base, prepare)
     except Exception as error:
         _tell_agent(agent, ("%s: %s\n" % (type(error).__name__, error)).encode())
         return
@@ -38,9 +49,32 @@ def run_load(base: str, spec: dict[str, Any], requests: list[dict[str, Any]], ag
     # A pass over all that the requests hold would be in the times of the chunks; nothing here is in cycles.
     gc.disable()
     try:
-        driver.run()
+        work.run()
     except Exception as error:
         _publish(base, {"error": "%s: %s" % (type(error).__name__, error)})
+
+
+def driving(spec: dict[str, Any], requests: list[dict[str, Any]]) -> Prepare:
+    """The requests sent by the driver here. TERM ends it in order."""
+
+    def prepare(base: str, emit: Emit) -> tuple[_Work, dict[str, Any]]:
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))  # a connection for each request that runs
+        driver = Driver(spec, requests, emit, lambda news: _publish(base, news))
+        signal.signal(signal.SIGTERM, lambda *_: setattr(driver, "stopping", True))
+        about = {key: spec.get(key) for key in ("mode", "concurrency", "silence")}
+        return driver, dict(about, requests=len(requests), connections="one a request")
+
+    return prepare
+
+
+def commanding(command: list[str], env: dict[str, str], cwd: str) -> Prepare:
+    """A command that sends requests of its own. TERM and KILL reach it with its process group."""
+
+    def prepare(base: str, emit: Emit) -> tuple[_Work, dict[str, Any]]:
+        return Command(command, env, cwd, base + ".out", emit), {}
+
+    return prepare
 
 
 def _tell_agent(agent: socket.socket, answer: bytes) -> None:
@@ -50,21 +84,19 @@ def _tell_agent(agent: socket.socket, answer: bytes) -> None:
         pass  # it is gone; the next one finds the record, and the result if there is one
 
 
-def _begin(base: str, spec: dict[str, Any], requests: list[dict[str, Any]]) -> Driver:
-    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))  # a connection for each request that runs
+def _begin(base: str, prepare: Prepare) -> _Work:
+    """The result is there once the load has begun, and not before."""
+    out = -1
 
     def emit(line: dict[str, Any]) -> None:
         data = json.dumps(line, separators=(",", ":")).encode() + b"\n"
         while data:
             data = data[os.write(out, data) :]
 
-    driver = Driver(spec, requests, emit, lambda news: _publish(base, news))
-    signal.signal(signal.SIGTERM, lambda *_: setattr(driver, "stopping", True))
+    work, about = prepare(base, emit)
     out = os.open(base + ".jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    about = {key: spec.get(key) for key in ("mode", "concurrency", "silence")}
-    emit({"begin": dict(about, time=time.time(), requests=len(requests), connections="one a request")})
-    return driver
+    emit({"begin": dict(about, time=time.time())})
+    return work
 
 
 def _publish(base: str, news: dict[str, Any]) -> None:

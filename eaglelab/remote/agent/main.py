@@ -10,7 +10,7 @@ import traceback
 from typing import Any, BinaryIO
 
 from eaglelab.remote.agent.contents import parse_contents
-from eaglelab.remote.agent.facts import facts, known_loads, topology
+from eaglelab.remote.agent.facts import facts, gpu_state, known_loads, topology
 from eaglelab.remote.agent.files import read_file, sed
 from eaglelab.remote.agent.flocks import FolderLocks
 from eaglelab.remote.agent.http import generate, request
@@ -34,7 +34,10 @@ _PATIENCE_S = 10.0
 """A rollback waits so long for somebody's lock on a worker's folder: a backup or a sync of files ends by then."""
 
 _UNDER_LOCK = frozenset(
-    {"backup", "apply", "rollback", "start", "stop", "stop_foreign", "keep", "loaded", "load_start", "load_stop"}
+    {
+        *("backup", "apply", "rollback", "start", "stop", "stop_foreign", "keep", "loaded"),
+        *("load_start", "load_command", "load_stop"),
+    }
 )
 """Operations that change the host: one operator at a time."""
 
@@ -131,6 +134,9 @@ class Agent:
     def op_keep(self, suffix: str, data: bytes = b"") -> Any:
         return {"path": self.journal.keep(suffix, data)}
 
+    def op_gpu_state(self) -> Any:
+        return {"gpus": gpu_state()}
+
     def op_topology(self) -> Any:
         return {"text": topology()}
 
@@ -152,6 +158,9 @@ class Agent:
 
     def op_load_start(self, **what: Any) -> Any:
         return self.loads.start(**what)
+
+    def op_load_command(self, **what: Any) -> Any:
+        return self.loads.start_command(**what)
 
     def op_load_poll(self, **what: Any) -> Reply:
         return self.loads.poll(**what)

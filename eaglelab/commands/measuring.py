@@ -1,0 +1,228 @@
+"""Measures the settings of a matrix on one host: as few loads as it takes, one after another, then all figures together."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from eaglelab.actions import ACTIONS
+from eaglelab.actions.model import hidden_size
+from eaglelab.actions.serve import wanted_fingerprint
+from eaglelab.actions.wait import expected_load
+from eaglelab.commands.clients import Client
+from eaglelab.commands.restoring import found_before, leave, named, put_back
+from eaglelab.context import Context
+from eaglelab.errors import AttentionError, EaglelabError, HostError, Interrupted, NotOurs
+from eaglelab.playbook import Playbook
+from eaglelab.profile.measurement_set import Failed
+from eaglelab.profile.setting_key import SettingKey
+from eaglelab.remote.pipe import LinkLost
+from eaglelab.report.plan_view import plan_table
+from eaglelab.runner import Runner, arguments_of
+from eaglelab.server.readiness import ServerDied
+from eaglelab.sweep.matrix import Matrix, Variation
+from eaglelab.sweep.one_load import why_not_one_load
+from eaglelab.sweep.plan import Load, SweepPlan, plan_loads
+from eaglelab.sweep.relevance import all_reduce_bytes, fully_linked, is_nccl_setting, nccl_relevance
+
+__all__ = ["Job", "load_vars", "measure_host"]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to measure and how. `book_of` gives the playbook of one load; `client`, `concurrency`, `ranked`: what it sends.
+
+    `separate`: a load for each setting, though one could serve several. `anyway`: settings that cannot matter, too.
+    """
+
+    matrix: Matrix
+    book_of: Callable[[Load], Playbook]
+    client: Client
+    concurrency: Sequence[int]
+    ranked: bool
+    separate: bool = False
+    anyway: bool = False
+    keep: bool = False
+
+
+def load_vars(load: Load, client: Client) -> dict[str, Any]:
+    """The playbook's variables for one load."""
+    steps: Any = "baseline" if load.steps is None else list(load.steps) if load.one_load else load.steps[0]
+    shared = {"choose": list(load.steps or ()) if load.one_load else [], "probed": load.steps is not None}
+    return {
+        "steps": steps,
+        "flags": dict(load.variation.flags),
+        "env": dict(load.variation.env),
+        "folder": load.folder,
+        **(shared if client.shares else {}),
+    }
+
+
+def measure_host(context: Context, job: Job, tell: Callable[[dict[str, Any]], None]) -> None:
+    """All of it on one host, which is then left as it was found. `tell` is given what came out, also of a run that failed.
+
+    Raises HostError in the end if a setting failed.
+    """
+    before = found_before(context)
+    failed: list[Failed] = []
+    context.guarded += 1
+    try:
+        try:
+            plan = _plan(context, job)
+            _all_loads(context, job, plan, failed)
+        except (EaglelabError, KeyboardInterrupt) as error:
+            failure = named(context, error)
+            try:
+                tell(job.client.conclude(context, failed, job.ranked))
+            finally:
+                put_back(context, before, failure)
+            raise failure from error
+        try:
+            tell(job.client.conclude(context, failed, job.ranked))
+        finally:
+            if not context.options.check:
+                leave(context, before, keep=job.keep)
+    finally:
+        context.guarded -= 1
+    if failed:
+        raise _some_failed(context, failed, len(plan.points))
+
+
+def _plan(context: Context, job: Job) -> SweepPlan:
+    """What will be loaded, and why: said before anything is changed."""
+    first = job.book_of(Load(None, Variation()))
+    for name in job.client.reads:
+        ACTIONS[name].run(context, arguments_of(first, ACTIONS, name, context))
+    server, version = context.host.server, context.facts["sglang_version"]
+
+    def why_not(variation: Variation) -> str | None:
+        if server.speculative is None:
+            return "this host has no speculation"
+        if not job.client.shares:
+            return "bench_serving cannot choose a step count by request"
+        return why_not_one_load(version, server.speculative, {**server.flags, **variation.flags})
+
+    plan = plan_loads(job.matrix.points(), why_not, expected_load(context), separate=job.separate)
+    context.say.show(plan_table(plan))
+    job.client.refuse(context, arguments_of(first, ACTIONS, job.client.measures, context))
+    _refuse_irrelevant(context, job)
+    for load in plan.loads:  # whose server would be ended, before the first one is measured
+        ACTIONS["check_owner"].run(context, arguments_of(job.book_of(load), ACTIONS, "check_owner", context))
+    return plan
+
+
+def _refuse_irrelevant(context: Context, job: Job) -> None:
+    """A load costs minutes: settings of NCCL are not tried where NCCL has nothing to do, unless that is asked for."""
+    names = [name for name in (*job.matrix.env, *job.matrix.flags) if is_nccl_setting(name)]
+    if not names:
+        return
+    server, hidden = context.host.server, hidden_size(context)
+    batch, steps = max(job.concurrency), max(job.matrix.steps, default=0)
+    sizes = [] if hidden is None else [all_reduce_bytes(batch, steps, hidden)]
+    linked = fully_linked(context.client.call("topology")["text"])
+    for variation in job.matrix.variations():
+        flags = {**server.flags, **variation.flags}
+        found = nccl_relevance(world=server.tp_size, nodes=1, linked=linked, flags=flags, message_bytes=sizes)
+        if found.matters is not False:
+            context.say.line(f"  {', '.join(names)}: {found.why}")
+            return
+    if job.anyway:
+        context.say.line(f"  {', '.join(names)} cannot change a decode cycle here, measured all the same: {found.why}")
+        return
+    raise HostError(
+        f"{', '.join(names)} cannot change a decode cycle here: {found.why}",
+        where=context.host.name,
+        hint="vary disable-custom-all-reduce with it, or measure it all the same: --anyway",
+    )
+
+
+def _all_loads(context: Context, job: Job, plan: SweepPlan, failed: list[Failed]) -> None:
+    """Each load in turn. One that fails is put down and the rest goes on, unless the user, the host or the link ends it.
+
+    A server that dies with several step counts may live with one: their graphs take memory.
+    """
+    left, done = deque(plan.loads), 0
+    while left:
+        load, done = left.popleft(), done + 1
+        context.say.line(f"Load {done} of {done + len(left)}: {load.name}", style="bold")
+        try:
+            _one_load(context, job, load)
+        except (AttentionError, Interrupted, NotOurs, LinkLost):
+            raise
+        except HostError as error:
+            what = error.what.splitlines()[0]
+            context.say.line(f"  {load.name} failed: {what}", style="red")
+            if load.one_load and isinstance(error, ServerDied):
+                context.say.line("  its step counts are tried again, a load for each", style="yellow")
+                _forget(context, load)
+                left.extendleft(reversed([replace(load, steps=(count,), why="") for count in load.steps or ()]))
+            else:
+                failed += [Failed(point.steps, point.variation.name, what) for point in load.points]
+
+
+def _forget(context: Context, load: Load) -> None:
+    """What was measured in a load before its server died; all of it is measured again."""
+    keys = {SettingKey(point.steps, point.variation.name) for point in load.points}
+    found = context.found
+    found.measurements = [each for each in found.measurements if each.result.key not in keys]
+
+
+def _one_load(context: Context, job: Job, load: Load) -> None:
+    """Its settings, measured; from the bundle, where an earlier try has them and its server would be started just so."""
+    book = job.book_of(load)
+    done = context.bundle.read(f"{load.folder}/done.json") if context.resumed else None
+    if done is not None and _still(context, book, job.client.measures, done["fingerprint"]):
+        context.say.line(f"holds since {done['at']}: {load.name}", style="bold")
+        context.bundle.event(load.name, job.client.measures, "held")
+        return
+    context.found.variation = load.variation.name
+    Runner(context, ACTIONS).run(book)
+    record = context.found.record
+    if record is not None and not context.options.check:
+        at = time.strftime("%Y-%m-%d %H:%M")
+        context.bundle.json(f"{load.folder}/fingerprint.json", _fingerprint(context, load, record))
+        context.bundle.json(f"{load.folder}/done.json", {"fingerprint": record["fingerprint"], "at": at})
+
+
+def _fingerprint(context: Context, load: Load, record: Mapping[str, Any]) -> dict[str, Any]:
+    """All that the figures of a load hang on. Clocks and temperatures are beside each measurement, in gpus.json."""
+    facts, spec = context.facts, context.found.spec
+    return {
+        "fingerprint": record["fingerprint"],
+        "host": context.host.name,
+        "sglang": facts["sglang_version"],
+        "python": facts["python_version"],
+        "gpus": [{key: gpu.get(key) for key in ("name", "memory.total", "driver_version")} for gpu in facts["gpus"]],
+        "patch": f"{spec.id} {spec.version}" if spec else None,
+        "workers": {plan.path: plan.patched_sha256 for plan in context.found.plans},
+        "steps": list(load.steps or ()),
+        "flags": dict(load.variation.flags),
+        "env": dict(load.variation.env),
+        "command": record["command"],
+        "variables": record["env"],
+    }
+
+
+def _still(context: Context, book: Playbook, measures: str, fingerprint: str) -> bool:
+    """Whether the setting is what it was when it was measured."""
+    start = arguments_of(book, ACTIONS, "start", context)
+    if wanted_fingerprint(context, start, patched=True) != fingerprint:
+        return False
+    found = context.found
+    found.record, found.steps = {"fingerprint": fingerprint}, start.setting(context).steps
+    found.server_info = found.server_info or context.bundle.read("server_info.json") or {}
+    measure = ACTIONS[measures]
+    return bool(measure.holds and measure.holds(context, arguments_of(book, ACTIONS, measures, context), {}))
+
+
+def _some_failed(context: Context, failed: Sequence[Failed], of: int) -> HostError:
+    names = ", ".join(each.key.words for each in failed)
+    others = "the others were measured and " if len(failed) < of else ""
+    return HostError(
+        f"{len(failed)} of {of} settings failed: {names}; {others}the host is as it was",
+        where=context.host.name,
+        hint="server.log of each is in the bundle",
+    )
