@@ -106,6 +106,7 @@ _LOAD = {
     "no_baseline": "do not measure without speculation (that is a load of its own)",
     "keep": "leave the last server up: the next command saves its load",
     "separate_loads": "a load for each setting, also where one could serve several",
+    "no_probe": "leave every request unmeasured: half as many, throughput only, no phases",
 }
 
 
@@ -147,7 +148,10 @@ def _measure(command: str, options: dict[str, Any]) -> None:
             "env": environments(options.get("env", [])),
             "server_args": server_args(options.get("server_arg", [])),
             "combine": "zip" if options.get("zip") else None,
-            **{name: options.get(name, False) for name in ("no_baseline", "separate_loads", "anyway", "keep")},
+            **{
+                name: options.get(name, False)
+                for name in ("no_baseline", "no_probe", "separate_loads", "anyway", "keep")
+            },
         }
         request = _request(command, options["host"], options["inventory"], options["check"], vars=chosen, **how)
         bench(request, more, outcome, say)
@@ -164,6 +168,7 @@ def bench(
     client=None,
     keep=False,
     separate_loads=False,
+    no_probe=False,
     num_prompts=None,
     repeats=None,
     concurrency=None,
@@ -219,6 +224,7 @@ def sweep(
     client=None,
     keep=False,
     separate_loads=False,
+    no_probe=False,
     num_prompts=None,
     repeats=None,
     concurrency=None,

@@ -245,9 +245,12 @@ def _stop(context: Context, args: StopArguments) -> dict[str, Any]:
 
 
 def say_damaged(context: Context, stopped: Mapping[str, Any]) -> None:
-    """Names a record of the server that could not be read: what was stopped was then found by its mark alone."""
+    """Names a record of the server that could not be read, and who carries our mark and is none of ours."""
     if stopped.get("damaged"):
         context.say.line(f"  set aside as server.json.damaged: {stopped['damaged']}", style="yellow")
+    for other in stopped.get("strangers", ()):
+        what = f"pid {other['pid']} of {other['user']} ({other['command'][:100]})"
+        context.say.line(f"  left alone, for somebody else started it: {what}", style="yellow")
 
 
 def _take_over(context: Context, args: StopArguments) -> None:

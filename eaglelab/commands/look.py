@@ -85,8 +85,9 @@ def _server_lines(context: Context, found: dict[str, Any]) -> Iterator[str]:
         yield "no server of ours is running"
         return
     if found["alive"]:
-        steps = "no speculation" if record["steps"] is None else f"{record['steps']} steps"
-        yield f"server: pid {record['pid']}, {steps}, probe {'on' if record['profile'] else 'off'}, run {record['run']}"
+        steps = "no speculation" if record.get("steps") is None else f"{record['steps']} steps"
+        probe = "on" if record.get("profile") else "off"
+        yield f"server: pid {record['pid']}, {steps}, probe {probe}, run {record['run']}"
         yield started_by(record)
     else:
         how = f"with exit code {ended['code']}" if ended.get("code") is not None else "and nothing says how"
@@ -94,6 +95,8 @@ def _server_lines(context: Context, found: dict[str, Any]) -> Iterator[str]:
         left = f"; {len(found['members'])} of its processes are left" if found["members"] else ""
         yield f"server: ended {how}, run {record['run']}{left}"
     yield f"log: {record['log']}"
+    for other in found.get("strangers", ()):
+        yield f"carries our mark and is somebody else's: pid {other['pid']} of {other['user']} ({other['command'][:100]})"
 
 
 def stop(request: Request, outcome: Outcome, say: Say) -> None:

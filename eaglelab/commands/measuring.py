@@ -48,10 +48,10 @@ class Job:
     keep: bool = False
 
 
-def load_vars(load: Load, client: Client) -> dict[str, Any]:
-    """The playbook's variables for one load."""
+def load_vars(load: Load, client: Client, *, probed: bool = True) -> dict[str, Any]:
+    """The playbook's variables for one load. `probed`: with measured rounds beside the unmeasured ones."""
     steps: Any = "baseline" if load.steps is None else list(load.steps) if load.one_load else load.steps[0]
-    shared = {"choose": list(load.steps or ()) if load.one_load else [], "probed": load.steps is not None}
+    shared = {"choose": list(load.steps or ()) if load.one_load else [], "probed": probed and load.steps is not None}
     return {
         "steps": steps,
         "flags": dict(load.variation.flags),

@@ -6,6 +6,8 @@ import pytest
 from fake_host import LOG, PACKAGE, WORKER_PATH, FakeHost, make_context, make_host, refusal, said
 
 from eaglelab.actions import ACTIONS
+from eaglelab.actions.serve import say_damaged
+from eaglelab.context import Context
 from eaglelab.errors import HostError, InputError
 from eaglelab.host import Host
 from eaglelab.server.readiness import ServerDied
@@ -283,3 +285,8 @@ def test_the_record_of_a_server_is_masked_even_where_its_key_is_not_known_here(f
     perform(context, "doctor")
     assert "s3cret" not in (tmp_path / "facts.json").read_text()
     assert PACKAGE in (tmp_path / "facts.json").read_text()
+
+
+def test_who_carries_our_mark_and_is_none_of_ours_is_named_and_left(context: Context) -> None:
+    say_damaged(context, {"strangers": [{"pid": 77, "user": "eve", "command": "bash -i"}]})
+    assert "left alone, for somebody else started it: pid 77 of eve (bash -i)" in said(context)

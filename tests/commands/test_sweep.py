@@ -385,3 +385,10 @@ def test_what_cannot_be_is_refused_before_any_host_is_contacted(invoke, own, fak
     assert done.code == 2, done.err
     assert what in done.json["error"]["what"] + done.json["error"]["where"]
     assert fake.calls == []
+
+
+def test_without_the_probe_only_unmeasured_requests_are_sent(invoke, own, fakes) -> None:
+    done = invoke("bench", "--steps", "2", "--no-probe", "--no-baseline", *SMALL, "--json")
+    assert done.code == 0, done.err
+    measured = done.json["hosts"]["a"]["measurements"]
+    assert [(each["steps"], each["profiled"]) for each in measured] == [(2, False)]
