@@ -119,6 +119,9 @@ class Handler(BaseHTTPRequestHandler):
             self.answer({})
 
     def do_POST(self) -> None:
+        if self.path == "/flush_cache":
+            self.answer({})
+            return
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         tokens = body["sampling_params"]["max_new_tokens"]
         first = tokens == 1
