@@ -81,7 +81,10 @@ def test_a_server_gets_its_variables_whole_and_no_open_file_of_ours(server_host:
 
 
 def opened(pid: int) -> dict[str, str]:
-    return {entry.name: str(entry.readlink()) for entry in Path(f"/proc/{pid}/fd").iterdir()}
+    try:
+        return {entry.name: str(entry.readlink()) for entry in Path(f"/proc/{pid}/fd").iterdir()}
+    except FileNotFoundError:  # closed between the two looks
+        return {}
 
 
 def test_how_a_server_ended_is_recorded_at_once(server_host: ServerHost) -> None:
@@ -108,6 +111,7 @@ def test_a_new_start_forgets_how_the_last_server_ended(server_host: ServerHost) 
 def test_a_zombie_is_not_alive(server_host: ServerHost) -> None:
     record = server_host.start(SLEEP)
     os.kill(record["session"], signal.SIGSTOP)  # its keeper cannot collect it
+    until(lambda: ") T " in Path(f"/proc/{record['session']}/stat").read_text(), "the keeper stands still")
     os.kill(record["pid"], signal.SIGKILL)
     until(lambda: not alive(record["pid"]), "the server has died")
     assert Path(f"/proc/{record['pid']}").exists()
@@ -179,8 +183,8 @@ def test_a_grandchild_that_went_to_process_1_is_found_and_ended(server_host: Ser
 def test_what_a_dead_launcher_left_behind_gets_its_term_at_once(server_host: ServerHost) -> None:
     server_host.start(DOUBLE_FORK.format(leaves=False, nameless=False, launcher=0))
     orphan = server_host.pid("orphan")
-    status = server_host.ended()
-    assert orphan in status["members"]
+    assert orphan in server_host.ended()["members"]
+    until(lambda: server_host.server.members() == {orphan}, "the keeper is gone, too")
     with pytest.raises(AgentError, match="a server of ours is running already") as refused:
         server_host.start(SLEEP, token="token-2")
     assert refused.value.details["pids"] == [orphan]
