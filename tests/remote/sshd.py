@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import os
 import shutil
@@ -29,6 +30,14 @@ def _program() -> str:
     if not Path(found).exists():
         pytest.skip("OpenSSH's sshd is not installed (apt-get install openssh-server)")
     return found
+
+
+def _read(path: Path) -> str:
+    """A file of /proc; empty once its process is gone."""
+    try:
+        return path.read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 @dataclass
@@ -111,16 +120,16 @@ class Sshd:
         found, todo = [], [self._process.pid]
         while todo:
             pid = todo.pop()
-            children = Path(f"/proc/{pid}/task/{pid}/children")
-            for child in children.read_text().split() if children.exists() else []:
-                if Path(f"/proc/{child}/comm").read_text().startswith("sshd"):
+            for child in _read(Path(f"/proc/{pid}/task/{pid}/children")).split():
+                if _read(Path(f"/proc/{child}/comm")).startswith("sshd"):
                     todo.append(int(child))
                     found.append(int(child))
         return found[::-1]
 
     def signal_sessions(self, number: int) -> None:
         for pid in self.sessions():
-            os.kill(pid, number)
+            with contextlib.suppress(ProcessLookupError):  # it ended by itself meanwhile
+                os.kill(pid, number)
 
     def close(self) -> None:
         self.signal_sessions(signal.SIGKILL)
