@@ -40,7 +40,7 @@ KIND = Kind("0.5.12", "0.5.12", "EAGLEWorkerV2", late=True)
 GOAL_RATIO = 1.3
 LOAD_S = 3.0
 SMALL = ("--num-prompts", "6", "--repeats", "6", "--output-len", "120")
-RESOLVING = ("--num-prompts", "24", "--repeats", "12", "--output-len", "240", "--no-probe")
+RESOLVING = ("--num-prompts", "32", "--repeats", "16", "--output-len", "240", "--no-probe")
 """So many rounds and tokens that the text's own scatter hides none of the model's differences above 3 %. Only unmeasured
 requests are ranked, so none else is sent."""
 
