@@ -118,7 +118,7 @@ def _measured(options: dict[str, Any]) -> dict[str, Any]:
         num_prompts=read(options["num_prompts"], whole, "--num-prompts"),
         repeats=read(options["repeats"], whole, "--repeats"),
         concurrency=read(options["concurrency"], counts, "--concurrency"),
-        request_rate=read(options["request_rate"], decimal, "--request-rate"),
+        request_rate=read(options["request_rate"], decimal, "--request-rate", above_zero=True),
         prompts=options["prompts"],
         random_input_len=read(options["random_input_len"], whole, "--random-input-len"),
         random_output_len=read(options["random_output_len"], whole, "--random-output-len"),
@@ -437,7 +437,7 @@ def lab_up(c: Context, sglang="0.5.9", load_seconds="3", clock_rate="8", model=N
             root=lab_root(PROJECT),
             sglang=filled(sglang, "--sglang"),
             load_seconds=decimal(load_seconds, "--load-seconds"),
-            clock_rate=decimal(clock_rate, "--clock-rate"),
+            clock_rate=decimal(clock_rate, "--clock-rate", above_zero=True),
             model=read(filled(model, "--model"), Path),
             port=whole(port, "--port", least=0),
         )
