@@ -209,7 +209,7 @@ def bench(
         "env": "values of a variable to try, NAME=VALUE[,VALUE] (may be repeated)",
         "server_arg": "values of a flag to try, NAME=VALUE[,VALUE], on and off for a switch (may be repeated)",
         "zip": "the n-th value of each together (else every one with every other)",
-        "anyway": "also settings that cannot change a decode cycle here",
+        "anyway": "also settings that cannot change a decode cycle here, or that doctor is certain cannot run",
     },
     iterable=["env", "server_arg"],
 )

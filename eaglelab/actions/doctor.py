@@ -86,7 +86,7 @@ def _refuse_pointless(context: Context, facts: dict[str, Any], args: DoctorArgum
             raise HostError(
                 each.sentence,
                 where=context.host.name,
-                hint=f"{each.try_next[0]}; or go on all the same: `anyway: true` for doctor in the playbook",
+                hint=f"{each.try_next[0]}; or spend the load all the same: --anyway of invoke sweep, `anyway: true` of a playbook",
             )
         if each.severity in ("alarm", "warning") and each.code not in _SAID_HERE:
             context.say.line(f"  {each.severity}: {each.sentence}", style="yellow")

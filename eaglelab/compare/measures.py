@@ -17,6 +17,7 @@ __all__ = ["PROMPTS", "differences", "same_rounds"]
 
 PROMPTS = (
     "prompts",
+    "prompts_sha256",
     "random_input_len",
     "random_output_len",
     "random_range_ratio",
