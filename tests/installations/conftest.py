@@ -4,6 +4,7 @@ import importlib.util
 import shutil
 import sys
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -63,8 +64,7 @@ def setuptools() -> str:
     spec = importlib.util.find_spec("setuptools")
     if spec is None or spec.origin is None:
         pytest.skip("setuptools is not here: pip install setuptools")
-    import setuptools
-
-    if int(setuptools.__version__.split(".")[0]) < 71:  # older ones need `wheel` as well
-        pytest.skip(f"setuptools {setuptools.__version__} is too old to build one by itself")
+    version = metadata.version("setuptools")
+    if int(version.split(".")[0]) < 71:  # older ones need `wheel` as well
+        pytest.skip(f"setuptools {version} is too old to build one by itself")
     return str(Path(spec.origin).parents[1])
