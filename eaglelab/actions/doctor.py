@@ -6,6 +6,7 @@ import glob
 from typing import Any
 
 from eaglelab.actions.base import Action, Arguments
+from eaglelab.actions.installation import refuse_unwritable, say_installation
 from eaglelab.context import Context, LogMark, Options
 from eaglelab.diagnosis import diagnose
 from eaglelab.diagnosis.of_host import facts_of_host
@@ -73,6 +74,7 @@ def _run(context: Context, args: DoctorArguments) -> dict[str, Any]:
         f"  {facts['user']}@{facts['hostname']}: SGLang {facts['sglang_version']} in {facts['package']}, "
         f"Python {facts['python_version']}, {_gpus(facts)}"
     )
+    say_installation(context, facts)
     _check(context, facts, args)
     if args.diagnose:
         _refuse_pointless(context, facts, args)
@@ -139,13 +141,7 @@ def _check_files(context: Context, facts: dict[str, Any]) -> None:
             where=where,
             hint="set `log` of this host in inventory.yaml to a file that can be written; nothing was changed",
         )
-    for target, writable in facts["writable"].items():
-        if not writable:
-            raise HostError(
-                f"{facts['user']} may not write the folder of {facts['files'][target]['path']}",
-                where=where,
-                hint="log in as its owner (`user` in inventory.yaml); nothing was changed",
-            )
+    refuse_unwritable(context, facts)
 
 
 def _check_models(context: Context) -> None:

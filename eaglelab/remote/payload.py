@@ -19,6 +19,8 @@ _ORDER = (
     "state",
     "manifest",
     "contents",
+    "links",
+    "standing",
     "journal",
     "flocks",
     "lock",
@@ -36,6 +38,7 @@ _ORDER = (
     "server",
     "http",
     "checkup",
+    "package",
     "facts",
     "main",
 )
