@@ -17,11 +17,13 @@ from eaglelab.bundle import Bundle
 from eaglelab.context import Context, Options
 from eaglelab.errors import InputError
 from eaglelab.host import Host
+from eaglelab.interruption import Interruption
 from eaglelab.inventory import Inventory, load_inventory
 from eaglelab.lab import lab
 from eaglelab.remote.client import AgentClient
 from eaglelab.remote.endpoint import resolve_endpoint
 from eaglelab.remote.hints import AgentFailure
+from eaglelab.remote.interruptible import InterruptibleLink
 from eaglelab.remote.pipe import Link, LocalLink
 from eaglelab.say import Say
 
@@ -78,18 +80,27 @@ def connected(
     *,
     lock: str | None,
     steal: bool = False,
+    stop: Interruption | None = None,
 ) -> Iterator[Context]:
-    """A context for one host, closed again in the end. `lock`: the command that takes the host's lock, None for none."""
+    """A context for one host, closed again in the end. `lock`: the command that takes the host's lock, None for none.
+
+    `stop` ends what waits in here, from another thread.
+    """
     link = _link(host, default_host=host.name == selection.inventory.default_host)
+    sleep = time.sleep
+    if stop is not None:
+        link, sleep = InterruptibleLink(link, stop), stop.sleep
 
     def lost(why: str) -> None:
         say.progress(f"{why}; connecting again")
 
-    client = AgentClient(link, host.python, lost=lost)
-    context = Context(host=host, client=client, bundle=bundle, say=say, options=options, api_key=_api_key(host))
+    client = AgentClient(link, host.python, lost=lost, sleep=sleep)
+    context = Context(
+        host=host, client=client, bundle=bundle, say=say, options=options, api_key=_api_key(host), sleep=sleep
+    )
     try:
         if lock:
-            take_lock(client, bundle.run, lock, say, steal=steal)
+            take_lock(client, bundle.run, lock, say, steal=steal, sleep=sleep)
         yield context
     finally:
         say.settle()

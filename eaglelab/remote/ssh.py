@@ -20,7 +20,7 @@ from paramiko.hostkeys import InvalidHostKey
 from eaglelab.remote.endpoint import Endpoint, refuse_unless_loopback
 from eaglelab.remote.keyring import keyring
 from eaglelab.remote.knownhosts import KnownKeys, OnlyKnown, known_keys
-from eaglelab.remote.pipe import LinkLost, Pipe, Silent
+from eaglelab.remote.pipe import Late, LinkLost, Pipe, Silent
 from eaglelab.remote.proxy import Proxy
 from eaglelab.remote.quoting import remote_command
 from eaglelab.remote.refusals import Refusals
@@ -221,7 +221,7 @@ class _SshPipe:
         try:
             data = bytes(self._channel.recv(1 << 20))
         except TimeoutError as error:
-            raise Silent(f"no answer for {timeout:g} s", where=self._name) from error
+            raise Late(f"no answer for {timeout:g} s", where=self._name) from error
         except _BROKEN as error:
             raise self._broke(error) from error
         if not data and self._way.reason:  # Paramiko shows a broken connection as the end of the stream
