@@ -9,8 +9,10 @@ from typing import Any
 
 from eaglelab.commands.clients import client_of
 from eaglelab.commands.measuring import Job, load_vars, measure_host
+from eaglelab.commands.on_hosts import run_on_hosts
 from eaglelab.commands.outcome import Outcome
-from eaglelab.commands.play import Request, prepare, record_of, run_on_hosts, take_up
+from eaglelab.commands.play import in_batches, prepare, record_of, take_up
+from eaglelab.commands.request import Request
 from eaglelab.context import Context
 from eaglelab.errors import InputError
 from eaglelab.playbook import Playbook
@@ -76,7 +78,7 @@ def bench(request: Request, more: Mapping[str, Any], outcome: Outcome, say: Say)
         measure_host(context, job, tell)
         return found
 
-    run_on_hosts(request, selection, outcome, say, work, playbook=book.path, record=record)
+    run_on_hosts(in_batches(request, book), selection, outcome, say, work, playbook=book.path, record=record)
 
 
 def matrix_of(more: Mapping[str, Any]) -> Matrix:

@@ -87,7 +87,7 @@ def connected(
     `stop` ends what waits in here, from another thread.
     """
     link = _link(host, default_host=host.name == selection.inventory.default_host)
-    sleep = time.sleep
+    sleep: Callable[[float], None] = time.sleep
     if stop is not None:
         link, sleep = InterruptibleLink(link, stop), stop.sleep
 
