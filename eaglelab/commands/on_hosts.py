@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from eaglelab.actions.undo import ROLLBACK, RollbackArguments
 from eaglelab.board import Board
 from eaglelab.bundle import Bundle, new_run
 from eaglelab.commands.hosts import Selection, connected
@@ -39,10 +38,12 @@ def run_on_hosts(
     playbook: Path | None = None,
     record: Mapping[str, Any] | None = None,
     looks: bool = False,
+    undo: Callable[[Context], None] | None = None,
 ) -> None:
     """Opens a run, then does `work` on each host; what it returns goes under the host's name into the outcome.
 
-    `looks`: it changes nothing, and so takes no host's lock. With `record` the run can be resumed.
+    `looks`: it changes nothing, and so takes no host's lock. With `record` the run can be resumed. `undo` puts back what
+    `work` did, also where that went well; None where it leaves nothing behind.
     """
     past = request.past
     run = past.run if past else new_run(request.command, time.time())
@@ -57,7 +58,7 @@ def run_on_hosts(
     for host in selection.hosts:
         outcome.hosts[host.name] = (past and past.result(host.name)) or {"ok": False}
     left = [host for host in selection.hosts if not outcome.hosts[host.name]["ok"]]
-    job = _Job(request, selection, outcome, work, playbook, record, looks, run, folder)
+    job = _Job(request, selection, outcome, work, undo, playbook, record, looks, run, folder)
     outcome.masker = Masker.of_all(host.masker(os.environ) for host in left)
     if len(selection.hosts) == 1:
         job.on(left[0], say, None)
@@ -76,12 +77,18 @@ class _Job:
     selection: Selection
     outcome: Outcome
     work: Callable[[Context], dict[str, Any]]
+    undo: Callable[[Context], None] | None
     playbook: Path | None
     record: Mapping[str, Any] | None
     looks: bool
     run: str
     folder: Path
     begun: dict[str, Context] = field(default_factory=dict)
+
+    @property
+    def puts_all_back(self) -> bool:
+        """Whether a failure on one host ends the work on all."""
+        return self.request.manner.on_failure == "rollback" and not self.looks and not self.request.check
 
     @property
     def records(self) -> bool:
@@ -150,7 +157,7 @@ def _on_all(job: _Job, hosts: list[Host], say: Say) -> None:
         job.on(by_name[name], say, stop, board)
 
     def ended(name: str, end: Ended) -> None:
-        error = None if end.error is None else _as_ours(name, end.error, causes if _undoes(job) else [])
+        error = None if end.error is None else _as_ours(name, end.error, causes if job.puts_all_back else [])
         if error is not None and not causes:
             causes.append(name)
         errors[name] = error
@@ -164,16 +171,12 @@ def _on_all(job: _Job, hosts: list[Host], say: Say) -> None:
     errors: dict[str, EaglelabError | None] = {}
     with Board(say.console, list(by_name)) as board:
         found = Together(list(by_name), work, manner, ended).run()
-    if causes and _undoes(job):
-        errors |= _undo_all(job, causes[0], errors, say)
+    if causes and job.puts_all_back and job.undo:
+        errors |= _undo_all(job, job.undo, causes[0], errors, say)
     say.show(summary_table(by_name, found, errors, outcome.hosts))
     failed = {name: error for name, error in errors.items() if error is not None}
     if failed:
         raise gravest(failed, len(by_name))
-
-
-def _undoes(job: _Job) -> bool:
-    return job.request.manner.on_failure == "rollback" and not job.looks and not job.request.check
 
 
 def _note(job: _Job, name: str, error: EaglelabError, say: Say, board: Board | None) -> None:
@@ -197,7 +200,7 @@ def _as_ours(name: str, error: BaseException, causes: list[str]) -> EaglelabErro
 
 
 def _undo_all(
-    job: _Job, cause: str, errors: Mapping[str, EaglelabError | None], say: Say
+    job: _Job, undo: Callable[[Context], None], cause: str, errors: Mapping[str, EaglelabError | None], say: Say
 ) -> dict[str, EaglelabError | None]:
     """Puts back what this run has changed on any host, also where all went well. What it could not put back is an error."""
     hosts = [
@@ -208,8 +211,7 @@ def _undo_all(
     def work(name: str, _: Interruption) -> None:
         context = job.begun[name]
         try:
-            context.say.line("Roll back", style="bold")
-            ROLLBACK.run(context, RollbackArguments(keep_found=True))
+            undo(context)
         except NotOurs:
             raise
         except EaglelabError as error:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from eaglelab.actions import ACTIONS
+from eaglelab.actions.undo import ROLLBACK, RollbackArguments
 from eaglelab.commands.hosts import Selection, select_hosts
 from eaglelab.commands.on_hosts import run_on_hosts
 from eaglelab.commands.outcome import Outcome
@@ -139,7 +140,13 @@ def play(request: Request, playbook: str, outcome: Outcome, say: Say) -> None:
     selection, book = prepare(request, playbook)
     record = record_of(request, playbook, book, selection) if request.command in RESUMABLE else None
 
+    def undo(context: Context) -> None:
+        found = context.found
+        if found.changed or found.touched or context.resumed:
+            context.say.line("Roll back", style="bold")
+            ROLLBACK.run(context, RollbackArguments(keep_found=True))
+
     def work(context: Context) -> dict[str, Any]:
         return Runner(context, ACTIONS).run(book)
 
-    run_on_hosts(in_batches(request, book), selection, outcome, say, work, playbook=book.path, record=record)
+    run_on_hosts(in_batches(request, book), selection, outcome, say, work, playbook=book.path, record=record, undo=undo)
