@@ -8,17 +8,19 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from eaglelab.bundle import Bundle
 from eaglelab.errors import HostError
-from eaglelab.host import Host
-from eaglelab.patching.plan import FilePlan
-from eaglelab.patching.spec import PatchSpec
-from eaglelab.profile.measurement_set import Measurement
-from eaglelab.profile.serving import ServingRun
-from eaglelab.remote.client import AgentClient
-from eaglelab.say import Say
+
+if TYPE_CHECKING:  # whoever puts one of these in here has imported it, and nobody else waits for it
+    from eaglelab.host import Host
+    from eaglelab.patching.plan import FilePlan
+    from eaglelab.patching.spec import PatchSpec
+    from eaglelab.profile.measurement_set import Measurement
+    from eaglelab.profile.serving import ServingRun
+    from eaglelab.remote.client import AgentClient
+    from eaglelab.say import Say
 
 __all__ = ["Context", "Found", "LogMark", "Options", "complete"]
 

@@ -7,16 +7,20 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.measure import Measurement
 from rich.segment import Segment
-from rich.status import Status
 from rich.text import Text
 
-from eaglelab.board import Board
 from eaglelab.masking import Masker
 from eaglelab.printable import printable
+
+if TYPE_CHECKING:
+    from rich.status import Status
+
+    from eaglelab.board import Board
 
 __all__ = ["Say"]
 

@@ -19,7 +19,6 @@ from eaglelab.errors import InputError
 from eaglelab.host import Host
 from eaglelab.interruption import Interruption
 from eaglelab.inventory import Inventory, load_inventory
-from eaglelab.lab import lab
 from eaglelab.remote.client import AgentClient
 from eaglelab.remote.endpoint import resolve_endpoint
 from eaglelab.remote.hints import AgentFailure
@@ -55,6 +54,8 @@ def select_hosts(project: Path, names: str | None, inventory: str | None) -> Sel
 def _with_lab(project: Path, host: Host) -> Host:
     if host.connection != "lab":
         return host
+    from eaglelab.lab import lab
+
     info = lab.info(lab_root(project))
     if info is None:
         raise InputError("the embedded lab is not up", where=host.name, hint="invoke lab-up")

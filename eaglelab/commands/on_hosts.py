@@ -8,15 +8,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from eaglelab.board import Board
 from eaglelab.bundle import Bundle, new_run
 from eaglelab.commands.hosts import Selection, connected
 from eaglelab.commands.outcome import Outcome
 from eaglelab.commands.past import PastRun
 from eaglelab.commands.request import Request
-from eaglelab.commands.summary import gravest, summary_table
 from eaglelab.commands.together import Ended, Manner, Together
 from eaglelab.context import Context, complete
 from eaglelab.errors import AttentionError, EaglelabError, HostError, Interrupted, NotOurs
@@ -24,6 +22,9 @@ from eaglelab.host import Host
 from eaglelab.interruption import Interruption
 from eaglelab.masking import Masker
 from eaglelab.say import Say
+
+if TYPE_CHECKING:
+    from eaglelab.board import Board
 
 __all__ = ["run_on_hosts"]
 
@@ -148,6 +149,9 @@ def _whole_hints(host: Host, inventory: str | None) -> Iterator[None]:
 
 def _on_all(job: _Job, hosts: list[Host], say: Say) -> None:
     """On several at once. Raises the failure, or one that sums several up."""
+    from eaglelab.board import Board
+    from eaglelab.commands.summary import gravest, summary_table
+
     manner, outcome = job.request.manner, job.outcome
     by_name = {host.name: host for host in hosts}
     causes: list[str] = []

@@ -10,14 +10,16 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from eaglelab.commands.interrupts import Interrupts
-from eaglelab.context import Context
 from eaglelab.errors import EaglelabError, Interrupted, OtherMachine
 from eaglelab.masking import Masker
 from eaglelab.printable import printable
 from eaglelab.say import Say
+
+if TYPE_CHECKING:
+    from eaglelab.context import Context
 
 __all__ = ["Outcome", "perform"]
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from eaglelab.actions import ACTIONS
-from eaglelab.actions.undo import ROLLBACK, RollbackArguments
 from eaglelab.commands.hosts import Selection, select_hosts
 from eaglelab.commands.on_hosts import run_on_hosts
 from eaglelab.commands.outcome import Outcome
@@ -144,7 +143,8 @@ def play(request: Request, playbook: str, outcome: Outcome, say: Say) -> None:
         found = context.found
         if found.changed or found.touched or context.resumed:
             context.say.line("Roll back", style="bold")
-            ROLLBACK.run(context, RollbackArguments(keep_found=True))
+            back = ACTIONS["rollback"]
+            back.run(context, back.args(keep_found=True))
 
     def work(context: Context) -> dict[str, Any]:
         return Runner(context, ACTIONS).run(book)
