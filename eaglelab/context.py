@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from eaglelab.bundle import Bundle
 from eaglelab.errors import HostError
+from eaglelab.once import Once
 
 if TYPE_CHECKING:  # whoever puts one of these in here has imported it, and nobody else waits for it
     from eaglelab.host import Host
@@ -37,12 +38,16 @@ def complete(hint: str, host: str, inventory: str | None) -> str:
 
 @dataclass(frozen=True)
 class Options:
-    """How a run is made. `check`: change nothing, say what would be done. `accept_drift`: patch edited workers, too."""
+    """How a run is made. `check`: change nothing, say what would be done. `accept_drift`: patch edited workers, too.
+
+    `once` has what is the same for all of its hosts.
+    """
 
     check: bool = False
     takeover: bool = False
     accept_drift: bool = False
     project: Path = field(default_factory=Path.cwd)
+    once: Once = field(default_factory=Once, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

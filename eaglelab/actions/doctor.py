@@ -9,7 +9,7 @@ from eaglelab.actions.base import Action, Arguments
 from eaglelab.context import Context, LogMark, Options
 from eaglelab.errors import HostError, OtherMachine
 from eaglelab.patching.folder import find_patch
-from eaglelab.patching.spec import load_patch
+from eaglelab.patching.spec import PatchSpec, load_patch
 from eaglelab.server.command import server_env
 
 __all__ = ["DOCTOR", "read_facts"]
@@ -25,10 +25,14 @@ class DoctorArguments(Arguments):
     require_free_port: bool = True
 
 
+def _patch_of(options: Options, patch: str) -> PatchSpec:
+    return options.once(load_patch, find_patch(options.project, patch))
+
+
 def read_facts(context: Context, patch: str) -> dict[str, Any]:
     """What the agent knows of the host, with the worker files that `patch` names; nothing is changed."""
     host = context.host
-    targets = [target.path for target in load_patch(find_patch(context.options.project, patch)).targets]
+    targets = [target.path for target in _patch_of(context.options, patch).targets]
     return context.client.call(
         "facts",
         silence=90,
@@ -149,7 +153,7 @@ def _check_port(context: Context, facts: dict[str, Any], args: DoctorArguments) 
 
 
 def _check_patch(options: Options, args: DoctorArguments) -> None:
-    load_patch(find_patch(options.project, args.patch))
+    _patch_of(options, args.patch)
 
 
 DOCTOR = Action(

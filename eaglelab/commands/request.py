@@ -11,6 +11,7 @@ from eaglelab.commands.options import filled
 from eaglelab.commands.past import PastRun
 from eaglelab.commands.together import Manner
 from eaglelab.context import Options
+from eaglelab.once import Once
 
 __all__ = ["Request"]
 
@@ -37,6 +38,7 @@ class Request:
     more: Mapping[str, Any] = field(default_factory=dict)
     past: PastRun | None = None
     manner: Manner = field(default_factory=Manner)
+    once: Once = field(default_factory=Once, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Raises InputError for an option that is there and empty: it must not mean another inventory, or a new run."""
@@ -49,4 +51,4 @@ class Request:
 
     @property
     def options(self) -> Options:
-        return Options(check=self.check, takeover=self.takeover, accept_drift=self.accept_drift, project=self.project)
+        return Options(self.check, self.takeover, self.accept_drift, self.project, self.once)

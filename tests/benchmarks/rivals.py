@@ -7,6 +7,7 @@ put the original back.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import venv
@@ -55,8 +56,8 @@ def ours(folder: Path, farm: Farm, hosts: Sequence[LoopbackHost]) -> Rival:
     """`invoke play job`, whose tasks do at least what the job says: also checked, journalled and locked."""
     project = folder / f"project-{len(hosts)}"
     (project / "playbooks").mkdir(parents=True)
-    for name in ("tasks.py", "patches"):
-        (project / name).symlink_to(ROOT / name)
+    shutil.copy(ROOT / "tasks.py", project / "tasks.py")  # the project is where this file is
+    (project / "patches").symlink_to(ROOT / "patches")
     tasks = "".join(f"  - {name}:\n" for name in ("doctor", "plan", "backup", "patch", "rollback"))
     (project / "playbooks/job.yaml").write_text(f"name: job\ntasks:\n{tasks}")
     entries = "".join(
