@@ -170,7 +170,7 @@ def _measure(command: str, options: dict[str, Any]) -> None:
             "combine": "zip" if options.get("zip") else None,
             **{
                 name: options.get(name, False)
-                for name in ("no_baseline", "no_probe", "separate_loads", "anyway", "keep")
+                for name in ("no_baseline", "no_probe", "separate_loads", "anyway", "keep", "spread")
             },
         }
         request = _request(command, options["host"], options["inventory"], options["check"], vars=chosen, **how)
@@ -234,6 +234,7 @@ def bench(
         "server_arg": "values of a flag to try, NAME=VALUE[,VALUE], on and off for a switch (may be repeated)",
         "zip": "the n-th value of each together (else every one with every other)",
         "anyway": "also settings that cannot change a decode cycle here",
+        "spread": "deal the loads out to the hosts, which must be equal, instead of measuring all on each",
     },
     iterable=["env", "server_arg"],
 )
@@ -245,6 +246,7 @@ def sweep(
     server_arg=None,
     zip=False,
     anyway=False,
+    spread=False,
     host=None,
     no_baseline=False,
     client=None,

@@ -90,3 +90,13 @@ def test_the_second_ctrl_c_leaves_at_once_and_says_what_mends_each_host(fleet: F
     assert "invoke rollback --host one" in done.json["error"]["hint"].split("; ")
     fleet.scene.invoke("rollback", "--steal-lock")
     assert fleet.pictures() == original
+
+
+def test_a_sweep_is_spread_over_the_hosts_and_leaves_them_as_they_were(fleet: Fleet, original: dict[str, Any]) -> None:
+    small = ("--num-prompts", "2", "--repeats", "2", "--output-len", "32", "--no-probe")
+    done = fleet.scene.invoke("sweep", "--spread", "--steps", "2,3", *small, "--json")
+    rows = {(row["host"], row["steps"]) for row in done.json["spread"]["settings"]}
+    assert {host for host, steps in rows if steps is None} == set(NAMES)
+    assert sorted(steps for _, steps in rows if steps is not None) == [2, 3]
+    assert fleet.pictures() == original
+    assert left_of(fleet) == dict.fromkeys(NAMES, 0)
