@@ -64,7 +64,7 @@ def _tags(value: object) -> object:
 class _Keys(BaseModel):
     """Keys of every entry of `tasks`."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
 
     name: Annotated[str, Field(min_length=1)] | None = None
     when: Annotated[str | bool | None, PlainValidator(_when)] = None
