@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,9 @@ from typing import Any
 from invoke import Context, Exit
 from invoke import task as invoke_task
 
+sys.dont_write_bytecode = bool(
+    sys.flags.dont_write_bytecode
+)  # Invoke turns it off, and all would be compiled each time
 gc.set_threshold(50_000, 20, 50)  # what is imported stays: looking through it for garbage is a tenth of the start
 
 PROJECT = Path(__file__).resolve().parent
