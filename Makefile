@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 NEWEST := $(shell $(PYTHON) -c 'import sys; print("0.5.23" if sys.version_info >= (3, 11) else "")')
 LAB_RELEASES ?= 0.5.9 0.5.12 0.5.16 $(NEWEST)
 
-.PHONY: help demo test lint format matrix faults bench-deploy bench-probe bench-sweep clean
+.PHONY: help demo test lint format matrix faults bench-deploy bench-probe bench-sweep bench-automation bench-hosts clean
 help:            ## show this
 	@grep -E '^[a-z-]+: .*##|^[a-z-]+:  +##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 16
 
@@ -54,6 +54,14 @@ bench-probe: $(VENV)/.run          ## what the probe costs a decode cycle (goal:
 bench-sweep: $(VENV)/.run          ## whether sweep ranks as the lab's cost model does (20 runs), and what one load costs
 	@$(BIN)/python -m eaglelab.lab.fetch 0.5.12
 	@$(BIN)/python tests/benchmarks/sweep.py $(SWEEP)
+
+bench-automation: $(VENV)/.dev     ## one job on 1 and 16 loopback hosts, in turns with Ansible and pyinfra
+	@sh tests/ensure-sshd
+	@$(BIN)/python tests/benchmarks/automation.py $(AUTOMATION)
+
+bench-hosts: $(VENV)/.dev          ## what a host costs the controller, on 1, 16 and 64 loopback hosts at once
+	@sh tests/ensure-sshd
+	@$(BIN)/python tests/benchmarks/hosts.py $(HOSTS)
 
 clean:                             ## remove what these targets made
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info

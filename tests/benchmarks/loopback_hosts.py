@@ -1,4 +1,4 @@
-"""Many hosts on this machine: one OpenSSH server with a port, a home and an SGLang package with one worker for each."""
+"""Many hosts on this machine: OpenSSH servers with a port, a home and an SGLang package with one worker for each host."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CASE = ROOT / "tests/cases/patching/l-0.5.9-three-contexts-in-one-with/before.py"
 LINES = 1000
 MOST = 16
-"""sshd takes no more sockets to listen on."""
+"""One sshd takes no more sockets to listen on."""
 
 
 def worker() -> bytes:
@@ -65,7 +65,7 @@ class LoopbackHost:
 
 @dataclass(frozen=True)
 class Farm:
-    """The hosts of one server, the key that it lets in, and its known_hosts line for each."""
+    """The hosts, the key that their servers let in, and the known_hosts file with a line for each."""
 
     folder: Path
     hosts: tuple[LoopbackHost, ...]
@@ -89,28 +89,37 @@ def free_ports(count: int) -> list[int]:
 
 @contextmanager
 def farm(folder: Path, count: int) -> Iterator[Farm]:
-    """`count` hosts, 16 at most, while it is entered. Ends with SystemExit where there is no sshd."""
+    """`count` hosts while it is entered. Ends with SystemExit where there is no sshd."""
     program = shutil.which("sshd") or "/usr/sbin/sshd"
     if not Path(program).exists():
         raise SystemExit("OpenSSH's sshd is not installed: apt-get install openssh-server")
     folder.mkdir()
     key, host_key = (_make_key(folder / name) for name in ("client", "host"))
     (folder / "authorized").write_text(key.with_suffix(".pub").read_text())
-    hosts = tuple(LoopbackHost(f"h{port}", port, folder / f"home-{port}") for port in free_ports(min(count, MOST)))
+    hosts = tuple(LoopbackHost(f"h{port}", port, folder / f"home-{port}") for port in free_ports(count))
     for host in hosts:
         host.lay_out()
     public = " ".join(host_key.with_suffix(".pub").read_text().split()[:2])
     known = folder / "known_hosts"
     known.write_text("".join(f"[127.0.0.1]:{host.port} {public}\n" for host in hosts))
-    config = folder / "sshd_config"
-    config.write_text("\n".join(_config(folder, host_key, hosts)) + "\n")
     if os.getuid() == 0:
         Path("/run/sshd").mkdir(exist_ok=True)
-    with (folder / "sshd.log").open("wb") as log:
+    with ExitStack() as servers:
+        for number in range(0, count, MOST):
+            servers.enter_context(_server(program, folder, host_key, hosts[number : number + MOST]))
+        yield Farm(folder, hosts, key, known, getpass.getuser())
+
+
+@contextmanager
+def _server(program: str, folder: Path, host_key: Path, hosts: tuple[LoopbackHost, ...]) -> Iterator[None]:
+    name = f"sshd-{hosts[0].port}"
+    config, errors = folder / f"{name}.conf", folder / f"{name}.log"
+    config.write_text("\n".join(_config(folder, host_key, hosts)) + "\n")
+    with errors.open("wb") as log:
         process = subprocess.Popen([program, "-D", "-e", "-f", str(config)], stdin=subprocess.DEVNULL, stderr=log)
     try:
-        _wait_for(hosts, process, folder / "sshd.log")
-        yield Farm(folder, hosts, key, known, getpass.getuser())
+        _wait_for(hosts, process, errors)
+        yield
     finally:
         process.terminate()
         process.wait()
@@ -126,7 +135,7 @@ def _config(folder: Path, host_key: Path, hosts: tuple[LoopbackHost, ...]) -> It
         yield f"ListenAddress 127.0.0.1:{host.port}"
     yield f"HostKey {host_key}"
     yield f"AuthorizedKeysFile {folder}/authorized"
-    yield f"PidFile {folder}/pid"
+    yield "PidFile none"
     yield from ("PermitRootLogin yes", "PasswordAuthentication no", "KbdInteractiveAuthentication no")
     yield from ("StrictModes no", "UsePAM no", "MaxStartups 200:30:400", "LogLevel ERROR")
     yield "Subsystem sftp internal-sftp"
