@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 NEWEST := $(shell $(PYTHON) -c 'import sys; print("0.5.23" if sys.version_info >= (3, 11) else "")')
 LAB_RELEASES ?= 0.5.9 0.5.12 0.5.16 $(NEWEST)
 
-.PHONY: help demo test lint format matrix faults bench-deploy bench-probe bench-sweep bench-automation bench-hosts clean
+.PHONY: help demo test lint format matrix faults bench-deploy bench-probe bench-sweep bench-automation bench-hosts bench-pull bench-waits clean
 help:            ## show this
 	@grep -E '^[a-z-]+: .*##|^[a-z-]+:  +##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 16
 
@@ -62,6 +62,13 @@ bench-automation: $(VENV)/.dev     ## one job on 1 and 16 loopback hosts, in tur
 bench-hosts: $(VENV)/.dev          ## what a host costs the controller, on 1, 16 and 64 loopback hosts at once
 	@sh tests/ensure-sshd
 	@$(BIN)/python tests/benchmarks/hosts.py $(HOSTS)
+
+bench-pull: $(VENV)/.dev           ## a log of 200 MB brought home, in turns with sftp and rsync
+	@sh tests/ensure-sshd
+	@$(BIN)/python tests/benchmarks/pulls.py $(PULL)
+
+bench-waits: $(VENV)/.run          ## how soon a server is called ready, or dead (goals: 0.5 s, 2 s)
+	@$(BIN)/python tests/benchmarks/waits.py
 
 clean:                             ## remove what these targets made
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info

@@ -6,9 +6,10 @@ import dataclasses
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import tenacity
 
@@ -62,13 +63,13 @@ def _with_lab(project: Path, host: Host) -> Host:
     return host.with_lab(dataclasses.asdict(info))
 
 
-def _link(host: Host, *, default_host: bool) -> Link:
+def _link(host: Host, *, default_host: bool, turn: AbstractContextManager[Any] | None = None) -> Link:
     if host.connection == "local":
         return LocalLink(host.name, sudo=host.sudo)
     # Imported here: fabric takes longer to import than most commands take to run.
     from eaglelab.remote.ssh import SshLink
 
-    return SshLink(host.name, resolve_endpoint(host), sudo=host.sudo, default_host=default_host)
+    return SshLink(host.name, resolve_endpoint(host), sudo=host.sudo, default_host=default_host, turn=turn)
 
 
 @contextmanager
@@ -82,12 +83,13 @@ def connected(
     lock: str | None,
     steal: bool = False,
     stop: Interruption | None = None,
+    turn: AbstractContextManager[Any] | None = None,
 ) -> Iterator[Context]:
     """A context for one host, closed again in the end. `lock`: the command that takes the host's lock, None for none.
 
-    `stop` ends what waits in here, from another thread.
+    `stop` ends what waits in here, from another thread; `turn` is entered for each login.
     """
-    link = _link(host, default_host=host.name == selection.inventory.default_host)
+    link = _link(host, default_host=host.name == selection.inventory.default_host, turn=turn)
     sleep: Callable[[float], None] = time.sleep
     if stop is not None:
         link, sleep = InterruptibleLink(link, stop), stop.sleep

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from eaglelab.board import Board
 
 __all__ = ["run_on_hosts"]
+
+_LOGINS = 8
+"""Logins at once. sshd, which may be that of one jump host for all, drops some of more than ten (MaxStartups)."""
 
 
 def run_on_hosts(
@@ -85,6 +89,7 @@ class _Job:
     run: str
     folder: Path
     begun: dict[str, Context] = field(default_factory=dict)
+    turn: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(_LOGINS))
 
     @property
     def puts_all_back(self) -> bool:
@@ -108,7 +113,9 @@ class _Job:
         lock = None if self.looks or request.check else request.command
         speaker = say.for_host(host.name if several else "", bundle.masker, board)
         options, steal = request.options, request.steal_lock
-        way = connected(self.selection, host, bundle, speaker, options, lock=lock, steal=steal, stop=stop)
+        way = connected(
+            self.selection, host, bundle, speaker, options, lock=lock, steal=steal, stop=stop, turn=self.turn
+        )
         with _whole_hints(host, request.inventory), way as context:
             context.inventory = request.inventory
             if past and (

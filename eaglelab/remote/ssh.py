@@ -10,6 +10,7 @@ import logging
 import os
 import socket
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,10 @@ _HOST_KEYS = (
 
 
 class SshLink:
-    """One SSH connection to one host, opened when it is first needed. `sudo`: its commands run as root."""
+    """One SSH connection to one host, opened when it is first needed. `sudo`: its commands run as root.
+
+    `turn` is entered for each login: many at once may be more than a jump host takes.
+    """
 
     def __init__(
         self,
@@ -62,11 +66,13 @@ class SshLink:
         sudo: bool = False,
         default_host: bool = False,
         patience: Patience | None = None,
+        turn: AbstractContextManager[Any] | None = None,
     ) -> None:
         self.name = name
         self.sudo_user = endpoint.user if sudo else None
         self._endpoint = endpoint
         self._patience = patience or Patience()
+        self._turn = turn or nullcontext()
         self._refusals = Refusals(name, endpoint, default_host=default_host)
         self._connection: Any = None
         self._socket: WatchedSocket | None = None
@@ -121,10 +127,11 @@ class SshLink:
         known = KnownKeys()
         try:
             known = known_keys(end)
-            way = self._way()
-            self._connection.connect_kwargs = {**self._login(known), "sock": way}
-            with way.conversing():
-                self._connection.open()
+            with self._turn:
+                way = self._way()
+                self._connection.connect_kwargs = {**self._login(known), "sock": way}
+                with way.conversing():
+                    self._connection.open()
         except (*_BROKEN, ValueError, InvalidHostKey) as error:  # ValueError: a damaged key file
             said = self._proxy.errors() if self._proxy else ""
             reason = self._socket.reason if self._socket else ""

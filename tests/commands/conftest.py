@@ -89,7 +89,7 @@ def fakes(own: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, FakeHost]:
         *,
         lock: Any,
         steal: bool = False,
-        stop: Any = None,
+        **_: Any,
     ) -> Iterator[Context]:
         fake = hosts[host.name]
         fake.commands.append((lock, options.check))
