@@ -69,9 +69,10 @@ def _fetch_logs(context: Context, args: FetchArguments) -> dict[str, Any]:
 
 
 class ReportArguments(Arguments):
-    """`folder`: where `fetch_logs` put the records; profile.json goes there too."""
+    """`folder`: where `fetch_logs` put the records; profile.json goes there too. `show`: every setting's table."""
 
     folder: str = ""
+    show: bool = True
 
 
 def _report(context: Context, args: ReportArguments) -> dict[str, Any]:
@@ -85,7 +86,8 @@ def _report(context: Context, args: ReportArguments) -> dict[str, Any]:
         )
     document = profile.to_json()
     context.bundle.json(str(PurePosixPath(args.folder) / "profile.json"), document)
-    context.say.show(profile_table(profile))
+    if args.show:
+        context.say.show(profile_table(profile))
     return document
 
 

@@ -50,7 +50,10 @@ def _run(context: Context, args: PlanArguments) -> dict[str, Any]:
     context.found.spec, context.found.plans = spec, plans
     context.found.modules = {module.to: (folder / module.source).read_bytes() for module in spec.modules}
     context.found.diff = "".join(plan.diff() for plan in plans)
-    context.bundle.text("patch.diff", context.found.diff)
+    changes = [plan for plan in plans if plan.state == "patch"]
+    if changes or context.bundle.read("plan.json") is None:
+        # A run's later loads find its own patch in place: what it changed stays on record.
+        context.bundle.text("patch.diff", context.found.diff)
     context.bundle.json(
         "plan.json",
         {
@@ -60,8 +63,9 @@ def _run(context: Context, args: PlanArguments) -> dict[str, Any]:
             "files": [_describe(plan, drifts.get(plan.path)) for plan in looked_at],
         },
     )
-    changes = [plan for plan in plans if plan.state == "patch"]
-    for plan in looked_at:
+    if not changes:
+        context.say.line(f"  {spec.id} is in place: {', '.join(plan.path for plan in plans)}")
+    for plan in looked_at if changes else ():
         context.say.line(f"  {plan.path}: {_in_words(plan, drifts.get(plan.path))}")
     refuse_drift(context, drifts)
     if context.options.check:

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any
 
+from eaglelab.actions.asking import server_info
 from eaglelab.actions.base import Action, NoArguments
 from eaglelab.actions.marks import mark_beginning
 from eaglelab.context import Context, LogMark
@@ -105,22 +106,11 @@ def _wait(context: Context, _: NoArguments) -> dict[str, Any]:
 
 
 def read_server_info(context: Context) -> None:
-    """Keeps what the server says of itself: new endpoint first, then the one of older releases."""
-    for path in ("/server_info", "/get_server_info"):
-        answer = context.client.call(
-            "http",
-            host=context.server_address,
-            port=context.port,
-            method="GET",
-            path=path,
-            body=None,
-            key=context.api_key,
-            timeout=10.0,
-        )
-        if answer.get("status") == 200 and isinstance(answer.get("body"), dict):
-            context.found.server_info = answer["body"]
-            context.bundle.json("server_info.json", answer["body"])
-            return
+    """Keeps what the server says of itself."""
+    info = server_info(context)
+    if info is not None:
+        context.found.server_info = dict(info)
+        context.bundle.json("server_info.json", info)
 
 
 def _preview(context: Context, _: NoArguments) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
+from eaglelab.actions.asking import server_info, server_metrics
 from eaglelab.actions.generate import flush_probe
 from eaglelab.actions.pull import fetch, lines_from
 from eaglelab.actions.serve import end_of, probe_files
@@ -15,8 +16,8 @@ from eaglelab.context import Context, LogMark
 from eaglelab.profile.bench import BenchResult
 from eaglelab.profile.checks import probe_cost
 from eaglelab.profile.findings import Finding
-from eaglelab.profile.log_report import LogCollector, LogReport
-from eaglelab.profile.logfile import record_lines
+from eaglelab.profile.log_report import LogReport
+from eaglelab.profile.logfile import read_log, record_lines
 from eaglelab.profile.measurement import Evidence, examine
 from eaglelab.profile.measurement_set import Measurement
 from eaglelab.profile.pooling import rounds_of
@@ -72,7 +73,7 @@ def examined(
     """Every result with all that can be checked of it. `end` is the load's own account of itself."""
     _note_gpus(context, witness.folder, "after")
     blocks, log = _blocks(context, witness), _log(context, witness)
-    info, metrics = _server_info(context), _metrics(context)
+    info, metrics = server_info(context), server_metrics(context)
     about = list(_about_all(results, end))
     found = []
     for result in results:
@@ -108,36 +109,8 @@ def _blocks(context: Context, witness: Witness) -> list[CycleBlock]:
 
 
 def _log(context: Context, witness: Witness) -> LogReport:
-    collector = LogCollector()
-    for line in lines_from(context, witness.log):
-        if line.endswith(b"\n"):  # of half a line the figures may be half
-            collector.feed(line)
-    return collector.report()
-
-
-def _get(context: Context, path: str) -> Any:
-    answer = context.client.call(
-        "http",
-        host=context.server_address,
-        port=context.port,
-        method="GET",
-        path=path,
-        body=None,
-        key=context.api_key,
-        timeout=10.0,
-    )
-    return answer.get("body") if answer.get("status") == 200 else None
-
-
-def _server_info(context: Context) -> Mapping[str, Any] | None:
-    """Asked anew: its averages run on. The new endpoint first, then the one of older releases."""
-    bodies = (_get(context, path) for path in ("/server_info", "/get_server_info"))
-    return next((body for body in bodies if isinstance(body, dict)), None)
-
-
-def _metrics(context: Context) -> str | None:
-    body = _get(context, "/metrics")
-    return body if isinstance(body, str) else None
+    # Of half a line the figures may be half.
+    return read_log(line for line in lines_from(context, witness.log) if line.endswith(b"\n"))
 
 
 def _about_all(results: Sequence[BenchResult], end: Mapping[str, Any] | None) -> Iterator[tuple[int | None, Finding]]:

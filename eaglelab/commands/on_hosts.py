@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -65,10 +65,13 @@ def run_on_hosts(
     left = [host for host in selection.hosts if not outcome.hosts[host.name]["ok"]]
     job = _Job(request, selection, outcome, work, undo, playbook, record, looks, run, folder)
     outcome.masker = Masker.of_all(host.masker(os.environ) for host in left)
-    if len(selection.hosts) == 1:
-        job.on(left[0], say, None)
-    else:
-        _on_all(job, left, say)
+    try:
+        if len(selection.hosts) == 1:
+            job.on(left[0], say, None)
+        else:
+            _on_all(job, left, say)
+    finally:
+        _report(job, [host.name for host in left if outcome.hosts[host.name]["ok"]], say)
     if outcome.has_bundle:
         note = " (--check: nothing was changed)" if request.check else ""
         say.line(f"done{note}; bundle: {outcome.shown_bundle}")
@@ -142,6 +145,15 @@ class _Job:
             stop.begun = True
         yield
         del outcome.at_work[name], outcome.recover[name]
+
+
+def _report(job: _Job, names: Sequence[str], say: Say) -> None:
+    """A page for each host on which all went well, also where it did not on another."""
+    if job.records and names:
+        from eaglelab.report import write  # here, so that no other command waits for it
+
+        for name in names:
+            write.write_report(job.folder, name, say.line)
 
 
 @contextmanager

@@ -33,14 +33,16 @@ def counts(text: str, option: str) -> list[int]:
     return found
 
 
-def decimal(text: str, option: str) -> float:
-    """A finite number, 0 or more. Raises InputError."""
+def decimal(text: str, option: str, *, above_zero: bool = False) -> float:
+    """A finite number, 0 or more; with `above_zero` more than 0. Raises InputError."""
     try:
         number = float(text)
     except ValueError as error:
         raise InputError(f"'{text}' is not a number", where=option, hint=f"{option} 1.5") from error
     if not 0 <= number < float("inf"):
         raise InputError(f"{text} is not usable: 0 or more", where=option, hint=f"{option} 1.5")
+    if above_zero and not number:
+        raise InputError(f"{text} is not usable: more than 0", where=option, hint=f"{option} 1.5")
     return number
 
 

@@ -35,6 +35,7 @@ _ORDER = (
     "marks",
     "server",
     "http",
+    "checkup",
     "facts",
     "main",
 )

@@ -25,11 +25,7 @@ def request_id(own: str, *, steps: int | None = None, measured: bool = True) -> 
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """What the user asks for. None of `num_prompts`: all of the file, or 32.
-
-    With `max_concurrency` so many requests run at a time. With `request_rate` (1/s) they start at random times, and
-    `max_concurrency` is then a limit. `repeats`: how often the whole list is sent, each time as a round of its own.
-    """
+    """Which prompts the user asks for, and how they are sampled. None of `num_prompts`: all of the file, or 32."""
 
     num_prompts: int | None = None
     prompts: str | None = None
@@ -39,16 +35,11 @@ class LoadOptions:
     output_len: int | None = None
     temperature: float = 0.0
     seed: int = 42
-    repeats: int = 1
-    max_concurrency: int | None = None
-    request_rate: float | None = None
 
     def __post_init__(self) -> None:
         for flag, value in (
             ("--num-prompts", self.num_prompts),
             ("--output-len", self.output_len),
-            ("--repeats", self.repeats),
-            ("--max-concurrency", self.max_concurrency),
         ):
             if value is not None and value < 1:
                 raise InputError(f"{flag} {value} is less than 1")
@@ -78,23 +69,6 @@ class Workload:
     source: str
     output_len: int = 256
     temperature: float = 0.0
-    seed: int = 42
-    repeats: int = 1
-
-    def requests(
-        self,
-        run: str,
-        server_info: Mapping[str, Any],
-        *,
-        steps: int | None = None,
-        measured: bool = True,
-        repeat: int = 0,
-    ) -> list[dict[str, Any]]:
-        """The bodies of one round, in the order of the prompts. Their ids are unique in a run."""
-        return [
-            self.body(number, f"eaglelab-{number}.{repeat}-{run}", server_info, steps=steps, measured=measured)
-            for number in range(len(self.prompts))
-        ]
 
     def body(
         self,
@@ -153,9 +127,7 @@ def choose_workload(options: LoadOptions, read: Callable[[str], str], vocabulary
         prompts = prompts[: options.num_prompts]
     else:
         prompts, source = built_in_prompts(options.num_prompts or 32), "built-in"
-    return Workload(
-        tuple(prompts), source, options.output_len or 256, options.temperature, options.seed, options.repeats
-    )
+    return Workload(tuple(prompts), source, options.output_len or 256, options.temperature)
 
 
 @dataclass(frozen=True)

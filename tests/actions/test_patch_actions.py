@@ -100,6 +100,14 @@ def test_the_same_again_changes_nothing_and_says_so(fake, patched, tmp_path) -> 
     assert fake.manifest["files"][1]["original"] == before[1]["files"][1]["original"]
 
 
+def test_what_a_run_changed_stays_on_record_when_a_later_load_of_it_changes_nothing(context, patched, do) -> None:
+    diff = (context.bundle.folder / "patch.diff").read_text()
+    assert "+" in diff
+    assert do("plan")["changes"] == 0
+    assert (context.bundle.folder / "patch.diff").read_text() == diff
+    assert f"eagle3-profile is in place: {TARGET}" in said(context)
+
+
 def test_a_patched_file_that_no_manifest_knows_is_backed_up_from_the_plan(fake, patched, tmp_path) -> None:
     fake.manifest = None
     context = make_context(fake, tmp_path / "second")

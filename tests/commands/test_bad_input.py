@@ -146,6 +146,8 @@ def test_deploy_takes_one_step_count_and_says_who_takes_several(invoke, own) -> 
         (["bench", "--warmup=-1"], "--warmup: -1 is too small: 0 or more"),
         (["bench", "--temperature=warm"], "--temperature: 'warm' is not a number"),
         (["bench", "--temperature=nan"], "--temperature: nan is not usable"),
+        (["bench", "--request-rate=0"], "--request-rate: 0 is not usable: more than 0"),
+        (["lab-up", "--clock-rate=0"], "--clock-rate: 0 is not usable: more than 0"),
         (["logs", "--lines=-5"], "--lines: -5 is too small"),
         (["lab-up", "--port=x"], "--port: 'x' is not a whole number"),
         (["lab-up", "--load-seconds=-1"], "--load-seconds: -1 is not usable"),

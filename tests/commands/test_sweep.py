@@ -372,7 +372,7 @@ def test_at_a_request_rate_nothing_is_ranked(sweep, fake) -> None:
         (["--env", "A=1,2", "--env", "B=1", "--zip"], "zipped values must be as many for each: A has 2, B has 1"),
         (["--concurrency", "1,1"], "a number stands twice in 1,1"),
         (["--concurrency", "0"], "0 is too small"),
-        (["--request-rate", "0"], "request_rate"),
+        (["--request-rate", "0"], "--request-rate"),
         (["--random-range-ratio", "2", "--random-input-len", "9"], "random_range_ratio"),
         (["--prompts", "none.jsonl"], "the prompts cannot be read"),
         (["--prompts", "FILE", "--random-input-len", "9"], "both say where prompts come from"),

@@ -18,6 +18,11 @@ def choose(vocabulary: int | None = 1000, **options: Any) -> Workload:
     return choose_workload(LoadOptions(**options), {"p.jsonl": FILE}.__getitem__, vocabulary)
 
 
+def all_bodies(workload: Workload, server_info: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+    """A request for each prompt."""
+    return [workload.body(number, f"own-{number}", server_info or {}) for number in range(len(workload.prompts))]
+
+
 @pytest.mark.parametrize(
     ("steps", "measured", "prefix"),
     [(None, True, ""), (None, False, "p=0/"), (5, True, "k=5/"), (5, False, "k=5/p=0/")],
@@ -37,7 +42,7 @@ def test_without_options_the_built_in_prompts_are_sent() -> None:
     workload = choose()
     assert workload.source == "built-in"
     assert [prompt.content for prompt in workload.prompts] == list(PROMPTS[:32])
-    body = workload.requests("run-1", {}, steps=3, measured=False, repeat=2)[1]
+    body = workload.body(1, "eaglelab-1.2-run-1", {}, steps=3, measured=False)
     assert body == {
         "text": PROMPTS[1],
         "rid": "k=3/p=0/eaglelab-1.2-run-1",
@@ -45,29 +50,17 @@ def test_without_options_the_built_in_prompts_are_sent() -> None:
     }
 
 
-def test_no_two_requests_of_a_run_have_the_same_id() -> None:
-    workload = choose(num_prompts=5)
-    ids = [
-        body["rid"]
-        for steps in (None, 2, 3)
-        for measured in (True, False)
-        for repeat in range(3)
-        for body in workload.requests("run-1", {}, steps=steps, measured=measured, repeat=repeat)
-    ]
-    assert len(set(ids)) == len(ids) == 90
-
-
 def test_a_file_s_own_lengths_win_over_the_option() -> None:
     workload = choose(prompts="p.jsonl", output_len=40, temperature=0.7)
     assert workload.source == "p.jsonl"
-    bodies = workload.requests("r", {})
+    bodies = all_bodies(workload)
     assert [body["sampling_params"]["max_new_tokens"] for body in bodies] == [40, 7, 40]
     assert [body.get("text", body.get("input_ids")) for body in bodies] == ["a", "b", [1, 2]]
     assert {body["sampling_params"]["temperature"] for body in bodies} == {0.7}
 
 
 def test_a_server_without_a_tokenizer_is_given_ids() -> None:
-    bodies = choose(prompts="p.jsonl").requests("r", {"skip_tokenizer_init": True})
+    bodies = all_bodies(choose(prompts="p.jsonl"), {"skip_tokenizer_init": True})
     assert [body["input_ids"] for body in bodies] == [[ord("a") + 16], [ord("b") + 16], [1, 2]]
 
 
@@ -81,7 +74,7 @@ def test_fewer_of_a_file_s_prompts_may_be_sent_but_not_more() -> None:
 def test_random_prompts_are_named_so() -> None:
     workload = choose(random_input_len=8, random_output_len=4, random_range_ratio=1.0, num_prompts=3)
     assert workload.source == "random"
-    bodies = workload.requests("r", {})
+    bodies = all_bodies(workload)
     assert [len(body["input_ids"]) for body in bodies] == [8, 8, 8]
     assert {body["sampling_params"]["max_new_tokens"] for body in bodies} == {4}
     assert workload == choose(random_input_len=8, random_output_len=4, random_range_ratio=1.0, num_prompts=3)
@@ -97,8 +90,6 @@ def test_random_prompts_need_the_size_of_the_vocabulary() -> None:
     [
         ({"num_prompts": 0}, "--num-prompts 0 is less than 1"),
         ({"output_len": 0}, "--output-len 0"),
-        ({"repeats": 0}, "--repeats 0"),
-        ({"max_concurrency": 0}, "--max-concurrency 0"),
         ({"temperature": -1.0}, "--temperature -1"),
         ({"prompts": "p", "random_input_len": 3}, "both say where prompts come from"),
         ({"random_output_len": 3}, "needs --random-input-len"),
@@ -112,7 +103,7 @@ def test_options_that_contradict_are_refused(options: dict[str, Any], what: str)
 
 
 def bodies(count: int) -> list[dict[str, Any]]:
-    return choose(num_prompts=count).requests("r", {})
+    return all_bodies(choose(num_prompts=count))
 
 
 def test_rounds_name_the_requests_of_one_list() -> None:

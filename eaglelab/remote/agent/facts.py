@@ -10,6 +10,7 @@ import subprocess
 import sys
 from typing import Any, Sequence
 
+from eaglelab.remote.agent.checkup import flags_not_known, model_facts, torch_version
 from eaglelab.remote.agent.files import describe_file, sha256
 from eaglelab.remote.agent.journal import Journal
 from eaglelab.remote.agent.manifest import read_manifest
@@ -185,10 +186,13 @@ def facts(
     port: int,
     log: str,
     env: dict[str, str],
+    models: dict[str, str] | None = None,
+    flags: list[str] | None = None,
 ) -> dict[str, Any]:
     """Everything that a plan needs, read in one round trip; nothing is changed.
 
-    `targets` are paths below the package; those that exist come back under `files`.
+    `targets` are paths below the package; those that exist come back under `files`. `models`: paths of the target and
+    the draft, `flags` those of the server, of which is said what they are worth here.
     """
     home = os.path.expanduser("~")
     expanded = os.path.expanduser(python)
@@ -215,6 +219,7 @@ def facts(
         "state": journal.folder,
         "python": expanded,
         "python_version": ".".join(str(part) for part in sys.version_info[:3]),
+        "torch_version": torch_version(expanded),
         "package": package,
         "sglang_version": _version(package),
         "files": files,
@@ -231,6 +236,8 @@ def facts(
         "manifest": read_manifest(journal),
         "states": journal.states(),
         "loads": known_loads(journal),
+        "models": model_facts(models or {}),
+        "flags": flags_not_known(package, flags) if flags else None,
         "log": log,
         "log_writable": _can_append(log),
         "log_size": log_info.st_size if log_info else 0,
