@@ -19,9 +19,8 @@ from invoke import task as invoke_task
 
 from eaglelab.commands.positionals import TakesNames
 
-sys.dont_write_bytecode = bool(
-    sys.flags.dont_write_bytecode
-)  # Invoke turns it off, and all would be compiled each time
+# Invoke turns bytecode off, and every command would compile all of the package.
+sys.dont_write_bytecode = bool(sys.flags.dont_write_bytecode)
 gc.set_threshold(50_000, 20, 50)  # what is imported stays: looking through it for garbage is a tenth of the start
 
 PROJECT = Path(__file__).resolve().parent
