@@ -107,7 +107,9 @@ Variable = Annotated[str, AfterValidator(variable_name)]
 
 
 class _Settings(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, protected_namespaces=())
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, protected_namespaces=(), defer_build=True
+    )
 
 
 class Speculative(_Settings):

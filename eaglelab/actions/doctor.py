@@ -14,7 +14,7 @@ from eaglelab.diagnosis.rule import BEFORE_A_LOAD, known_rules
 from eaglelab.errors import HostError, OtherMachine
 from eaglelab.host import Host
 from eaglelab.patching.folder import find_patch
-from eaglelab.patching.spec import load_patch
+from eaglelab.patching.spec import PatchSpec, load_patch
 from eaglelab.server.command import server_env
 
 __all__ = ["DOCTOR", "read_facts"]
@@ -34,6 +34,10 @@ class DoctorArguments(Arguments):
     diagnose: bool = True
 
 
+def _patch_of(options: Options, patch: str) -> PatchSpec:
+    return options.once(load_patch, find_patch(options.project, patch))
+
+
 def read_facts(context: Context, patch: str, *, models: bool = False) -> dict[str, Any]:
     """What the agent knows of the host, with the worker files that `patch` names; nothing is changed.
 
@@ -41,7 +45,7 @@ def read_facts(context: Context, patch: str, *, models: bool = False) -> dict[st
     """
     host = context.host
     about: dict[str, Any] = {"models": _model_paths(host), "flags": sorted(host.server.flags)} if models else {}
-    targets = [target.path for target in load_patch(find_patch(context.options.project, patch)).targets]
+    targets = [target.path for target in _patch_of(context.options, patch).targets]
     return context.client.call(
         "facts",
         silence=90,
@@ -180,7 +184,7 @@ def _check_port(context: Context, facts: dict[str, Any], args: DoctorArguments) 
 
 
 def _check_patch(options: Options, args: DoctorArguments) -> None:
-    load_patch(find_patch(options.project, args.patch))
+    _patch_of(options, args.patch)
 
 
 DOCTOR = Action(

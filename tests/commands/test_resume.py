@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from fake_host import WORKER, WORKER_PATH, FakeHost, refusal
 
-from eaglelab.commands import play
+from eaglelab.commands import on_hosts
 
 SMALL = ("--num-prompts", "2", "--repeats", "2", "--output-len", "32", "--no-baseline")
 
@@ -384,7 +384,7 @@ def test_a_run_that_another_process_brought_to_its_end_meanwhile_is_not_done_aga
     fake = fakes["a"]
     killed(invoke, fake, monkeypatch, "generate", "deploy-profiling")
     run = run_of(own)
-    connected = play.connected
+    connected = on_hosts.connected
 
     @contextmanager
     def late(*args: Any, **more: Any):
@@ -392,7 +392,7 @@ def test_a_run_that_another_process_brought_to_its_end_meanwhile_is_not_done_aga
             (own / "logs" / run / "result.json").write_text('{"ok": true, "load": {"needed": true}}')
             yield context
 
-    monkeypatch.setattr(play, "connected", late)
+    monkeypatch.setattr(on_hosts, "connected", late)
     calls = len(fake.calls)
     done = invoke("deploy-profiling", "--resume", run, "--json")
     assert done.code == 0, done.err
