@@ -71,7 +71,7 @@ def run_on_hosts(
         else:
             _on_all(job, left, say)
     finally:
-        _report(job, [host.name for host in left if outcome.hosts[host.name]["ok"]], say)
+        _report(job, [host.name for host in left if outcome.hosts[host.name]["ok"] or job.measured(host.name)], say)
     if outcome.has_bundle:
         note = " (--check: nothing was changed)" if request.check else ""
         say.line(f"done{note}; bundle: {outcome.shown_bundle}")
@@ -104,12 +104,18 @@ class _Job:
         """Whether this run can be gone on with."""
         return self.record is not None and not self.request.check
 
+    def folder_of(self, name: str) -> Path:
+        return self.folder / name if len(self.selection.hosts) > 1 else self.folder
+
+    def measured(self, name: str) -> bool:
+        """Whether there are figures of a host, also where a setting failed in the end."""
+        return (self.folder_of(name) / "measurements.json").is_file()
+
     def on(self, host: Host, say: Say, stop: Interruption | None, board: Board | None = None) -> None:
         """The work on one host. Raises what it raises."""
         request, outcome, past = self.request, self.outcome, self.request.past
         several = len(self.selection.hosts) > 1
-        folder = self.folder / host.name if several else self.folder
-        bundle = Bundle(folder, self.run, host.name, masker=host.masker(os.environ))
+        bundle = Bundle(self.folder_of(host.name), self.run, host.name, masker=host.masker(os.environ))
         if self.playbook is not None:
             bundle.json("inventory.json", host.redacted())
             bundle.text("playbook.yaml", self.playbook.read_text(encoding="utf-8"))
@@ -148,7 +154,7 @@ class _Job:
 
 
 def _report(job: _Job, names: Sequence[str], say: Say) -> None:
-    """A page for each host on which all went well, also where it did not on another."""
+    """A page for each host on which all went well, and for those of which something was measured."""
     if job.records and names:
         from eaglelab.report import write  # here, so that no other command waits for it
 

@@ -137,11 +137,21 @@ def _write(descriptor: int, text: str) -> None:
         os.write(descriptor, text.encode())
 
 
+def _unreachable(error: BaseException) -> bool:
+    """Whether all that a host needs is to be reached again: its server, and a load, go on without a link."""
+    from eaglelab.remote.pipe import LinkLost  # here, for commands that know no host
+
+    return isinstance(error.__cause__, LinkLost)
+
+
 def _failed(outcome: Outcome, error: EaglelabError, debug: bool) -> None:
     outcome.exit_code = error.exit_code
     mask = outcome.masker.text
-    if outcome.resume and error.exit_code in (1, 130) and not isinstance(error, OtherMachine):  # else mend it first
-        error.hint = "; ".join(filter(None, [error.hint, f"{outcome.resume} goes on with this run"]))
+    if outcome.resume and not isinstance(error, OtherMachine):
+        if error.exit_code in (1, 130):  # else mend it first
+            error.hint = "; ".join(filter(None, [error.hint, f"{outcome.resume} goes on with this run"]))
+        elif _unreachable(error):
+            error.hint += f"; or, once it answers again, {outcome.resume} goes on with what runs there"
     outcome.more["error"] = {"what": mask(error.what), "where": mask(error.where), "hint": mask(error.hint)}
     if debug:
         _told(sys.stderr, printable(mask(traceback.format_exc())))

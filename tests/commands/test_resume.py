@@ -11,6 +11,7 @@ import pytest
 from fake_host import WORKER, WORKER_PATH, FakeHost, refusal
 
 from eaglelab.commands import on_hosts
+from eaglelab.remote.pipe import LinkLost
 
 SMALL = ("--num-prompts", "2", "--repeats", "2", "--output-len", "32", "--no-baseline")
 
@@ -399,3 +400,14 @@ def test_a_run_that_another_process_brought_to_its_end_meanwhile_is_not_done_aga
     assert done.json["hosts"]["a"] == {"ok": True, "load": {"needed": True}}
     assert "nothing is left to do" in done.err
     assert len(fake.calls) == calls
+
+
+def test_a_host_that_stays_away_is_told_how_to_go_on_as_well_as_how_to_end_it(invoke, own, fakes) -> None:
+    for op in ("http", "rollback"):
+        fakes["a"].fail[op] = LinkLost("the link is gone", where="a")
+    lost = invoke("deploy-profiling", "--tokens", "64")
+    assert lost.code == 3
+    hint = (
+        f"invoke rollback --host a; or, once it answers again, invoke deploy-profiling --resume {run_of(own)} goes on"
+    )
+    assert hint in lost.err.replace("\n", " ")
