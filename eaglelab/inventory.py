@@ -184,6 +184,8 @@ def _conflicts(host: Host) -> Iterator[tuple[tuple[str, ...], str, str]]:
         if tokens is not None and tokens != wanted:
             what = f"num_draft_tokens is {tokens}; with eagle_topk 1 SGLang uses num_steps + 1 = {wanted}"
             yield ("server", "speculative", "num_draft_tokens"), what, "remove num_draft_tokens"
+    if host.server.launcher == "container" and host.server.container.image is None:
+        yield ("server", "launcher"), "launcher container has no image to run", "server: container: image: NAME:TAG"
     for flag in host.server.flags:
         if flag in OWN_FLAGS:
             yield ("server", "flags", flag), f"flag {flag} is set by {OWN_FLAGS[flag]}", f"use {OWN_FLAGS[flag]}"

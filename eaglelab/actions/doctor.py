@@ -11,6 +11,7 @@ from eaglelab.errors import HostError, OtherMachine
 from eaglelab.patching.folder import find_patch
 from eaglelab.patching.spec import load_patch
 from eaglelab.server.command import server_env
+from eaglelab.server.launching import launching
 
 __all__ = ["DOCTOR", "read_facts"]
 
@@ -38,6 +39,7 @@ def read_facts(context: Context, patch: str) -> dict[str, Any]:
         port=host.server.port,
         log=host.log,
         env=server_env(host),
+        **launching(host, facts=True),
     )
 
 

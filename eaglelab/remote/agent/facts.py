@@ -185,10 +185,13 @@ def facts(
     port: int,
     log: str,
     env: dict[str, str],
+    launcher: dict[str, Any] | None = None,
+    host: str = "127.0.0.1",
 ) -> dict[str, Any]:
     """Everything that a plan needs, read in one round trip; nothing is changed.
 
-    `targets` are paths below the package; those that exist come back under `files`.
+    `targets` are paths below the package; those that exist come back under `files`. `launcher` is as for a start, and
+    refused here where it cannot work; `host` is what the server binds to.
     """
     home = os.path.expanduser("~")
     expanded = os.path.expanduser(python)
@@ -199,8 +202,11 @@ def facts(
         if os.path.exists(os.path.join(package, target))
     }
     server = Server(journal)
+    options = dict(launcher or {"name": "process"})
+    starter = server.launchers.named(options.pop("name"))
+    starter.check(options, host)
     status = server.status()
-    holder = port_holder(port, journal.folder)
+    holder = port_holder(port, journal.folder) if starter.here else None
     gpus = _gpus()
     log = os.path.expanduser(log)
     try:

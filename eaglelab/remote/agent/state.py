@@ -34,7 +34,9 @@ class StateFolder:
         self.folder = folder
 
     def _folders(self) -> list[str]:
-        return [self.folder] + [os.path.join(self.folder, name) for name in ("objects", "history", "runs", "files")]
+        return [self.folder] + [
+            os.path.join(self.folder, name) for name in ("objects", "history", "runs", "files", "launch")
+        ]
 
     def open(self) -> None:
         """Makes what is missing of it. Raises as `check`."""
