@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 from typing import Any
 
@@ -59,17 +60,32 @@ _EXIT = {"code": optional(is_count), "signal": optional(is_count)}
 
 
 def read_record(state: StateFolder) -> tuple[dict[str, Any] | None, str | None]:
-    """The record, None if there is none; and what is wrong with it where it is damaged, which counts as none."""
+    """The record, None if there is none; and what is wrong with it where it is damaged, which counts as none.
+
+    Of a server that an engine runs there is a second one, in its own folder, by which it is found all the same.
+    """
     try:
-        found = state.read("server.json", _RECORD, _ALSO)
-        if found is not None:
-            process = found.get("launcher", "process") == "process"
-            state.read("server.json", _PROCESS if process else _ENGINE, _ALSO)
-        return found, None
+        return _read(state, "server.json"), None
     except AgentError as error:
         if error.code != "bad-state":
             raise
-        return None, error.what
+        return _second(state), error.what
+
+
+def _read(state: StateFolder, name: str) -> dict[str, Any] | None:
+    found = state.read(name, _RECORD, _ALSO)
+    if found is not None:
+        state.read(name, _PROCESS if found.get("launcher", "process") == "process" else _ENGINE, _ALSO)
+    return found
+
+
+def _second(state: StateFolder) -> dict[str, Any] | None:
+    for path in sorted(glob.glob(os.path.join(glob.escape(state.folder), "launch", "*", "record.json"))):
+        try:
+            return _read(state, os.path.relpath(path, state.folder))
+        except AgentError:
+            continue
+    return None
 
 
 def read_exit(state: StateFolder) -> dict[str, Any] | None:

@@ -64,13 +64,6 @@ class Server:
         seen = self.launchers.process.see(None, damaged is not None) if record is None else launcher.see(record)
         return launcher, record, seen, damaged
 
-    def address(self, host: str) -> str | None:
-        """Where our server is asked: `host`, unless its launcher has put it elsewhere; None while it waits for a place."""
-        launcher, record, seen, _ = self._look()
-        if launcher.here or record is None:
-            return host
-        return seen.address
-
     def start(
         self,
         run: str,
@@ -163,7 +156,7 @@ class Server:
         `damaged` says what is wrong with a record that cannot be read; the members are then those that carry our mark.
         `strangers`: processes that carry our server's mark, and were started by somebody else. They are let alone.
         """
-        _, record, seen, damaged = self._look()
+        launcher, record, seen, damaged = self._look()
         return {
             "record": record,
             "damaged": damaged,
@@ -175,6 +168,7 @@ class Server:
             "queued": seen.queued,
             "unknown": seen.unknown,
             "address": seen.address,
+            "elsewhere": not launcher.here,
             "node": seen.node,
         }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import shutil
@@ -52,23 +53,23 @@ def must_have(*tools: str) -> None:
         raise AgentError("no-engine", "there is no %s on this host" % " and no ".join(missing))
 
 
-def papers(state: StateFolder, name: str, files: Mapping[str, bytes]) -> str:
-    """A folder of a server's own in the state folder, with these files in it, which only this user may read."""
-    folder = _folder(state, name)
+def papers(state: StateFolder, record: Mapping[str, Any], files: Mapping[str, bytes]) -> str:
+    """A folder of a server's own in the state folder, which only this user may read, with its record and these files."""
+    folder = _papers_of(state, record["name"])
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
     except OSError as error:
         raise os_error(error, "cannot make %s" % folder) from error
-    for file, data in files.items():
-        write_new(os.path.join(folder, file), data, 0o700)
+    for file, data in dict(files, **{"record.json": json.dumps(dict(record)).encode()}).items():
+        write_new(os.path.join(folder, file), data)
     return folder
 
 
 def remove_papers(state: StateFolder, name: str) -> None:
-    shutil.rmtree(_folder(state, name), ignore_errors=True)
+    shutil.rmtree(_papers_of(state, name), ignore_errors=True)
 
 
-def _folder(state: StateFolder, name: str) -> str:
+def _papers_of(state: StateFolder, name: str) -> str:
     return os.path.join(state.folder, "launch", name)
 
 

@@ -68,9 +68,9 @@ class SlurmLauncher(Launcher):
     def start(self, order: Order, record: dict[str, Any]) -> dict[str, Any]:
         record.update(job=None)
         self.state.write("server.json", record)
-        folder = papers(self.state, record["name"], {})
+        folder = papers(self.state, record, {})
         script = shell_runner(order.command, self._same_files(folder), os.path.join(folder, "exit.json"))
-        papers(self.state, record["name"], {"job.sh": script})
+        papers(self.state, record, {"job.sh": script})
         words = ["sbatch", "--parsable", "--job-name=" + record["name"], "--comment=eaglelab run %s" % record["run"]]
         words += ["--output=" + order.log.replace("%", "%%"), "--open-mode=append", "--chdir=" + order.cwd]
         words += ["--export=ALL", "--nodes=1", "--ntasks=1", "--no-requeue", *_asked_for(order.options)]
