@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 NEWEST := $(shell $(PYTHON) -c 'import sys; print("0.5.23" if sys.version_info >= (3, 11) else "")')
 LAB_RELEASES ?= 0.5.9 0.5.12 0.5.16 $(NEWEST)
 
-.PHONY: help demo test lint format matrix faults bench-deploy bench-probe bench-sweep clean
+.PHONY: help demo test test-launchers lint format matrix faults bench-deploy bench-probe bench-sweep clean
 help:            ## show this
 	@grep -E '^[a-z-]+: .*##|^[a-z-]+:  +##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 16
 
@@ -28,6 +28,11 @@ test: $(VENV)/.dev                 ## all tests; those on OpenSSH's sshd where t
 	@$(BIN)/python -m eaglelab.lab.fetch $(LAB_RELEASES)
 	@$(BIN)/python tests/matrix/matrix.py --families --fetch
 	$(BIN)/python -m pytest $(TESTS)
+
+test-launchers: $(VENV)/.dev       ## the tests of the launchers: Slurm, containers, systemd, where they can run
+	@sh tests/ensure-slurm
+	@sh tests/ensure-podman
+	$(BIN)/python -m pytest tests/launchers $(TESTS)
 
 lint: $(VENV)/.dev                 ## lint, format and types
 	$(BIN)/ruff check

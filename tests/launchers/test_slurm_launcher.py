@@ -186,7 +186,7 @@ def test_an_agent_killed_before_sbatch_leaves_nothing_to_stop_and_the_next_start
 
 
 def test_a_refused_job_leaves_no_record(slurm_host: ServerHost) -> None:
-    with pytest.raises(AgentError, match="sbatch: .*nvalid partition") as refused:
+    with pytest.raises(AgentError, match=r"sbatch: .*nvalid partition") as refused:
         start(slurm_host, launcher={**SLURM, "partition": "nonesuch"})
     assert refused.value.code == "start-failed"
     assert slurm_host.fresh().record() is None
