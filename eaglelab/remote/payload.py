@@ -37,6 +37,8 @@ _ORDER = (
     "launchers/process",
     "launchers/engine",
     "launchers/slurm",
+    "launchers/image",
+    "launchers/container",
     "launchers/known",
     "server",
     "http",

@@ -7,7 +7,7 @@ from typing import Any
 
 from eaglelab.host import Host
 
-__all__ = ["ended", "is_there", "launching", "named", "what_runs"]
+__all__ = ["ended", "is_there", "launching", "named", "server_python", "what_runs"]
 
 
 def launching(host: Host, *, facts: bool = False) -> dict[str, Any]:
@@ -22,6 +22,11 @@ def launching(host: Host, *, facts: bool = False) -> dict[str, Any]:
             options["gpus"] = host.server.tp_size
     told = {"launcher": {"name": name, **options}}
     return {**told, "host": host.server.host} if facts else told
+
+
+def server_python(host: Host) -> str:
+    """The Python that runs the server: the host's, or the one in its image."""
+    return host.server.container.python if host.server.launcher == "container" else host.python
 
 
 def named(record: Mapping[str, Any]) -> str:

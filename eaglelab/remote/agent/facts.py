@@ -195,16 +195,17 @@ def facts(
     """
     home = os.path.expanduser("~")
     expanded = os.path.expanduser(python)
-    package = find_package(expanded, sglang, env)
+    server = Server(journal)
+    options = dict(launcher or {"name": "process"})
+    starter = server.launchers.named(options.pop("name"))
+    starter.check(options, host)
+    image = starter.installation(options, targets)
+    package = image.copies if image else find_package(expanded, sglang, env)
     files = {
         target: describe_file(os.path.join(package, target))
         for target in targets
         if os.path.exists(os.path.join(package, target))
     }
-    server = Server(journal)
-    options = dict(launcher or {"name": "process"})
-    starter = server.launchers.named(options.pop("name"))
-    starter.check(options, host)
     status = server.status()
     holder = port_holder(port, journal.folder) if starter.here else None
     gpus = _gpus()
@@ -222,7 +223,8 @@ def facts(
         "python": expanded,
         "python_version": ".".join(str(part) for part in sys.version_info[:3]),
         "package": package,
-        "sglang_version": _version(package),
+        "sglang_version": image.version if image else _version(package),
+        "image": image.id if image else None,
         "files": files,
         "writable": {target: os.access(os.path.dirname(found["path"]), os.W_OK) for target, found in files.items()},
         "disk_free": {

@@ -53,6 +53,8 @@ _ALSO = {
     "launcher": is_text,
     "name": is_text,
     "job": optional(is_text),
+    "engine": is_text,
+    "image": is_text,
 }
 """What a record may lack: it was written by an earlier version, or nobody needs it."""
 

@@ -35,7 +35,7 @@ class StateFolder:
 
     def _folders(self) -> list[str]:
         return [self.folder] + [
-            os.path.join(self.folder, name) for name in ("objects", "history", "runs", "files", "launch")
+            os.path.join(self.folder, name) for name in ("objects", "history", "runs", "files", "launch", "images")
         ]
 
     def open(self) -> None:

@@ -65,6 +65,10 @@ class Launcher:
     def check(self, options: dict[str, Any], host: str) -> None:
         """Raises AgentError where a server that binds to `host` cannot be run so from here. Nothing is changed."""
 
+    def installation(self, _options: dict[str, Any], _targets: list[str]) -> Any:
+        """Where the SGLang lies that a server would run (see image.py); None: where this host's Python has it."""
+        return None
+
     def start(self, order: Order, record: dict[str, Any]) -> dict[str, Any]:
         """Starts it, writes the record and returns it. Raises AgentError; nothing runs then, and no record is left."""
         raise NotImplementedError

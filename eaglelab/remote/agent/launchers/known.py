@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
+from eaglelab.remote.agent.launchers.container import ContainerLauncher
 from eaglelab.remote.agent.launchers.contract import Launcher
 from eaglelab.remote.agent.launchers.process import ProcessLauncher
 from eaglelab.remote.agent.launchers.slurm import SlurmLauncher
@@ -12,7 +13,7 @@ from eaglelab.remote.agent.wire import AgentError
 
 __all__ = ["Launchers"]
 
-_KINDS = {kind.name: kind for kind in (ProcessLauncher, SlurmLauncher)}
+_KINDS = {kind.name: kind for kind in (ProcessLauncher, ContainerLauncher, SlurmLauncher)}
 
 
 class Launchers:
