@@ -39,6 +39,7 @@ _ORDER = (
     "launchers/slurm",
     "launchers/image",
     "launchers/container",
+    "launchers/systemd",
     "launchers/known",
     "server",
     "http",

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import podmankit
 import pytest
-from podmankit import Podman
+import systemdkit
+from podmankit import SGLANG, Podman, sglang_into
 from serverkit import ServerHost
 from slurmkit import MISSING, Cluster
+from systemdkit import Machine
 
 
 @pytest.fixture(scope="module")
@@ -48,9 +50,33 @@ def podman() -> Iterator[Podman]:
     folder = Path(tempfile.mkdtemp(prefix="podman-"))
     made = Podman(folder)
     made.up()
-    yield made
-    made.down()
+    made.build(made.image, sglang_into, SGLANG)
+    refusal = made.refusal(made.image)
+    if refusal is None:
+        yield made
+        made.down()
     shutil.rmtree(folder)
+    if refusal is not None:
+        pytest.skip(f"Podman cannot run a container here: {refusal}")
+
+
+@pytest.fixture(scope="module")
+def machine() -> Iterator[Machine]:
+    """A container whose process 1 is systemd, with a root of its own: nothing of this machine is seen in it."""
+    if podmankit.MISSING or systemdkit.MISSING:
+        what = ", ".join([*podmankit.MISSING, *systemdkit.MISSING])
+        pytest.skip(f"systemd cannot be run in a container here ({what}): sh tests/ensure-podman")
+    folder = Path(tempfile.mkdtemp(prefix="systemd-"))
+    podman = Podman(folder)
+    podman.up()
+    made = Machine(podman)
+    refusal = made.up()
+    if refusal is None:
+        yield made
+    podman.down()
+    shutil.rmtree(folder)
+    if refusal is not None:
+        pytest.skip(f"systemd cannot be run in a container here: {refusal}")
 
 
 @pytest.fixture

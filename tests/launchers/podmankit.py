@@ -1,4 +1,4 @@
-"""Podman with a storage of its own and one small image: this machine's Python, its libraries, and a package sglang."""
+"""Podman with a storage of its own, and small images made of this machine's Python and its libraries: no registry."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["MISSING", "TARGET", "VERSION", "WORKER", "Podman"]
+__all__ = ["MISSING", "SGLANG", "TARGET", "VERSION", "WORKER", "Podman", "binary_into", "sglang_into"]
 
 MISSING = [tool for tool in ("podman", "crun", "unshare", "tar") if shutil.which(tool) is None] or (
     ["root"] if os.geteuid() else []
@@ -17,10 +18,19 @@ MISSING = [tool for tool in ("podman", "crun", "unshare", "tar") if shutil.which
 TARGET = "srt/speculative/eagle_worker.py"
 VERSION = "0.5.9"
 WORKER = b"def forward(batch):\n    return 'as released'\n"
+SGLANG = "ENV PYTHONPATH=/sgl-workspace/sglang/python"
 _PACKAGE = "sgl-workspace/sglang/python/sglang"
 _WRAPPER = """#!/bin/sh
-# crun takes no mix of both versions of control groups: where there is one, Podman sees the first only.
-exec unshare --mount sh -c 'umount /sys/fs/cgroup/unified 2>/dev/null; exec {podman} --cgroup-manager=cgroupfs "$@"' sh "$@"
+# crun takes no mix of both versions of control groups: where there is one, Podman sees the first version only.
+[ -d /sys/fs/cgroup/unified ] || exec {podman} --cgroup-manager=cgroupfs "$@"
+exec unshare --mount sh -c '
+  umount -R /sys/fs/cgroup && mount -t tmpfs none /sys/fs/cgroup
+  for kind in blkio cpu cpuacct cpuset devices freezer memory pids; do
+    mkdir /sys/fs/cgroup/$kind
+    mount -t cgroup -o $kind none /sys/fs/cgroup/$kind 2>/dev/null || rmdir /sys/fs/cgroup/$kind
+  done
+  mkdir /sys/fs/cgroup/systemd && mount -t cgroup -o none,name=systemd none /sys/fs/cgroup/systemd
+  exec {podman} --cgroup-manager=cgroupfs "$@"' sh "$@"
 """
 _SERVER = """
 import os, socket, sys, time
@@ -63,16 +73,19 @@ class Podman:
         wrapper.chmod(0o755)
         storage = f'[storage]\ndriver = "vfs"\ngraphroot = "{self.folder}/graph"\nrunroot = "{self.folder}/run"\n'
         (self.folder / "storage.conf").write_text(storage)
-        # In a container that is itself unprivileged no limit may be raised, and no group made.
-        limits = '[containers]\ndefault_ulimits = ["nofile=1024:1024", "nproc=1000:1000"]\ncgroups = "disabled"\n'
-        (self.folder / "containers.conf").write_text(limits)
+        # In a machine that is itself confined no limit may be raised.
+        limits = '[containers]\ndefault_ulimits = ["nofile=1024:1024", "nproc=1000:1000"]\n'
+        own = f'[engine]\ntmp_dir = "{self.folder}/tmp"\n'
+        (self.folder / "containers.conf").write_text(limits + own)
+
+    def build(self, image: str, fill: Callable[[Path], None], change: str = "LABEL eaglelab=test") -> None:
+        """An image of what `fill` lays into a folder, beside Python and a shell."""
         root = self.folder / "root"
-        _python_into(root)
-        self._sglang_into(root / _PACKAGE)
-        change = f"ENV PYTHONPATH=/{Path(_PACKAGE).parent}"
+        python_into(root)
+        fill(root)
         archive = subprocess.run(["tar", "-C", str(root), "-c", "."], stdout=subprocess.PIPE, check=True).stdout
         done = subprocess.run(
-            [str(wrapper), "import", "--quiet", "--change", change, "-", self.image],
+            [str(self.bin / "podman"), "import", "--quiet", "--change", change, "-", image],
             input=archive,
             capture_output=True,
             env={**os.environ, **self.env},
@@ -80,14 +93,13 @@ class Podman:
         assert done.returncode == 0, done.stderr.decode()
         shutil.rmtree(root)
 
-    def _sglang_into(self, package: Path) -> None:
-        worker = package / TARGET
-        worker.parent.mkdir(parents=True)
-        for folder in (package, package / "srt", package / "srt/speculative"):
-            (folder / "__init__.py").touch()
-        worker.write_bytes(WORKER)
-        (package / "_version.py").write_text(f'__version__ = version = "{VERSION}"\n')
-        (package / "launch_server.py").write_text(_SERVER)
+    def refusal(self, image: str) -> str | None:
+        """Why no container can be run here; None if one can."""
+        words = ["run", "--rm", "--network=none", "--entrypoint=/bin/sh", image, "-c", "exit 0"]
+        done = subprocess.run(
+            [str(self.bin / "podman"), *words], env={**os.environ, **self.env}, capture_output=True, text=True
+        )
+        return done.stderr.strip()[-300:] if done.returncode else None
 
     def ask(self, *words: str, check: bool = True) -> str:
         done = subprocess.run(
@@ -108,20 +120,31 @@ class Podman:
             self.ask("rm", "--force", "--time=0", name, check=False)
 
 
-def _python_into(root: Path) -> None:
-    """This machine's own Python and shell, each with the libraries that it loads."""
-    python = Path(os.path.realpath(sys.executable))
-    library = Path(os.__file__).parent
-    for binary in (python, Path("/bin/sh"), Path(str(shutil.which("sleep")))):
-        loaded = subprocess.run(["ldd", str(binary)], capture_output=True, text=True, check=True).stdout.split()
-        for path in {str(binary), *(word for word in loaded if word.startswith("/"))}:
-            _copy(path, root)
-    for extension in (library / "lib-dynload").glob("*.so"):
-        loaded = subprocess.run(["ldd", str(extension)], capture_output=True, text=True, check=False).stdout.split()
+def sglang_into(root: Path) -> None:
+    package = root / _PACKAGE
+    worker = package / TARGET
+    worker.parent.mkdir(parents=True)
+    for folder in (package, package / "srt", package / "srt/speculative"):
+        (folder / "__init__.py").touch()
+    worker.write_bytes(WORKER)
+    (package / "_version.py").write_text(f'__version__ = version = "{VERSION}"\n')
+    (package / "launch_server.py").write_text(_SERVER)
+
+
+def binary_into(root: Path, *binaries: str) -> None:
+    """Each with the libraries that it loads."""
+    for binary in binaries:
+        _copy(binary, root)
+        loaded = subprocess.run(["ldd", binary], capture_output=True, text=True, check=False).stdout.split()
         for path in (word for word in loaded if word.startswith("/")):
             _copy(path, root)
+
+
+def python_into(root: Path) -> None:
+    python, library = os.path.realpath(sys.executable), Path(os.__file__).parent
+    binary_into(root, python, "/bin/sh", str(shutil.which("sleep")), *map(str, (library / "lib-dynload").glob("*.so")))
     skipped = shutil.ignore_patterns("__pycache__", "test", "tests", "idlelib", "lib2to3", "site-packages", "config-*")
-    shutil.copytree(library, root / str(library).lstrip("/"), ignore=skipped)
+    shutil.copytree(library, root / str(library).lstrip("/"), ignore=skipped, dirs_exist_ok=True)
     (root / "usr/bin").mkdir(parents=True, exist_ok=True)
     (root / "usr/bin/python3").unlink(missing_ok=True)
     (root / "usr/bin/python3").symlink_to(python)

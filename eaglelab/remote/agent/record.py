@@ -54,6 +54,10 @@ _ALSO = {
     "name": is_text,
     "job": optional(is_text),
     "engine": is_text,
+    "unit": is_text,
+    "group": is_text,
+    "user": is_switch,
+    "existing": is_switch,
     "image": is_text,
 }
 """What a record may lack: it was written by an earlier version, or nobody needs it."""

@@ -8,12 +8,13 @@ from eaglelab.remote.agent.launchers.container import ContainerLauncher
 from eaglelab.remote.agent.launchers.contract import Launcher
 from eaglelab.remote.agent.launchers.process import ProcessLauncher
 from eaglelab.remote.agent.launchers.slurm import SlurmLauncher
+from eaglelab.remote.agent.launchers.systemd import SystemdLauncher
 from eaglelab.remote.agent.state import StateFolder
 from eaglelab.remote.agent.wire import AgentError
 
 __all__ = ["Launchers"]
 
-_KINDS = {kind.name: kind for kind in (ProcessLauncher, ContainerLauncher, SlurmLauncher)}
+_KINDS = {kind.name: kind for kind in (ProcessLauncher, ContainerLauncher, SlurmLauncher, SystemdLauncher)}
 
 
 class Launchers:
