@@ -196,6 +196,36 @@ def test_an_agent_killed_before_the_container_runs_leaves_nothing_and_the_next_s
     assert runs(container_host)["alive"]
 
 
+@pytest.mark.parametrize("command", range(3))
+def test_an_agent_killed_at_any_command_of_a_start_leaves_nothing_that_a_stop_does_not_end(
+    container_host: ServerHost,
+    launcher: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    podman: Podman,
+    command: int,
+) -> None:
+    read(container_host, launcher)
+    real, asked = container.ask, 0
+
+    def killed(words: list[str], *more: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        answer = real(words, *more)
+        if asked > command:
+            raise KeyboardInterrupt
+        return answer
+
+    with monkeypatch.context() as patched:
+        patched.setattr(container, "ask", killed)
+        patched.setattr("eaglelab.remote.agent.launchers.image.ask", killed)
+        with pytest.raises(KeyboardInterrupt):
+            start(container_host, launcher)
+    assert container_host.fresh().status()["there"] is (command == 2)  # inspect the image, look for a leftover, run
+    container_host.fresh().stop("run-2", 0.0, lambda _: None)
+    assert podman.containers() == []
+    assert container_host.fresh().record() is None
+
+
 def test_what_the_engine_refuses_leaves_no_record_and_no_container(
     container_host: ServerHost, launcher: dict[str, Any], podman: Podman
 ) -> None:

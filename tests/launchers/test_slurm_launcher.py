@@ -185,6 +185,28 @@ def test_an_agent_killed_before_sbatch_leaves_nothing_to_stop_and_the_next_start
     assert start(slurm_host)["job"].isdigit()
 
 
+@pytest.mark.parametrize("done", [False, True], ids=["before-sbatch", "after-sbatch"])
+def test_an_agent_killed_in_a_start_leaves_nothing_that_a_stop_does_not_end(
+    slurm_host: ServerHost, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, done: bool
+) -> None:
+    real = slurm.ask
+
+    def killed(words: list[str], *more: Any) -> Any:
+        if done:
+            real(words, *more)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(slurm, "ask", killed)
+        with pytest.raises(KeyboardInterrupt):
+            start(slurm_host)
+    assert slurm_host.fresh().status()["there"] is done
+    slurm_host.fresh().stop("run-2", 0.0, lambda _: None)
+    assert not cluster.ask("squeue", "-h", f"--name=eaglelab-{token(slurm_host)}")
+    assert slurm_host.fresh().status()["record"] is None
+    assert list((slurm_host.folder / "state/launch").iterdir()) == []
+
+
 def test_a_refused_job_leaves_no_record(slurm_host: ServerHost) -> None:
     with pytest.raises(AgentError, match=r"sbatch: .*nvalid partition") as refused:
         start(slurm_host, launcher={**SLURM, "partition": "nonesuch"})

@@ -97,6 +97,17 @@ def test_a_unit_that_is_active_is_a_colleagues_and_left_alone(machine: Machine, 
     assert machine.show(SERVICE, "MainPID") == pid
 
 
+def test_a_drop_in_that_was_written_by_an_agent_killed_before_the_start_goes_with_the_stop(
+    machine: Machine, agent: AgentClient
+) -> None:
+    record = start(agent, launcher=EXISTING)
+    machine.run(f"systemctl stop {SERVICE}")  # as it is at that moment: the record, the drop-in, and no process
+    assert record["mark"] in machine.run(f"cat {DROP_IN}")
+    assert agent.call("status")["there"] is False
+    agent.call("stop", run="run-2", grace=1.0)
+    assert machine.run(f"ls {DROP_IN}") == ""
+
+
 def test_a_unit_whose_drop_in_somebody_removed_is_theirs_by_now(machine: Machine, agent: AgentClient) -> None:
     record = start(agent, launcher=EXISTING)
     serves(machine, record)
