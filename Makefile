@@ -25,6 +25,8 @@ demo: $(VENV)/.run                 ## the whole road on the embedded lab: deploy
 
 test: $(VENV)/.dev                 ## all tests; those on OpenSSH's sshd where there is one
 	@sh tests/ensure-sshd
+	@sh tests/ensure-slurm
+	@sh tests/ensure-podman
 	@$(BIN)/python -m eaglelab.lab.fetch $(LAB_RELEASES)
 	@$(BIN)/python tests/matrix/matrix.py --families --fetch
 	$(BIN)/python -m pytest $(TESTS)
@@ -32,7 +34,7 @@ test: $(VENV)/.dev                 ## all tests; those on OpenSSH's sshd where t
 test-launchers: $(VENV)/.dev       ## the tests of the launchers: Slurm, containers, systemd, where they can run
 	@sh tests/ensure-slurm
 	@sh tests/ensure-podman
-	$(BIN)/python -m pytest tests/launchers $(TESTS)
+	EAGLELAB_ALL_LAUNCHERS=1 $(BIN)/python -m pytest tests/launchers $(TESTS)
 
 lint: $(VENV)/.dev                 ## lint, format and types
 	$(BIN)/ruff check

@@ -9,10 +9,22 @@ from pathlib import Path
 import podmankit
 import pytest
 import systemdkit
-from podmankit import SGLANG, Podman, sglang_into
+from podmankit import PYTHONPATH, Podman, sglang_into
 from serverkit import ServerHost
 from slurmkit import MISSING, Cluster
 from systemdkit import Machine
+
+ENGINES = {"cluster", "podman", "machine"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A real engine takes its time: all of its tests are for `make test-launchers`, a sample is for every day."""
+    if os.environ.get("EAGLELAB_ALL_LAUNCHERS"):
+        return
+    skipped = pytest.mark.skip(reason="make test-launchers runs it")
+    for item in items:
+        if ENGINES & set(getattr(item, "fixturenames", ())) and item.get_closest_marker("sample") is None:
+            item.add_marker(skipped)
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +62,7 @@ def podman() -> Iterator[Podman]:
     folder = Path(tempfile.mkdtemp(prefix="podman-"))
     made = Podman(folder)
     made.up()
-    made.build(made.image, sglang_into, SGLANG)
+    made.build(made.image, sglang_into, PYTHONPATH=PYTHONPATH)
     refusal = made.refusal(made.image)
     if refusal is None:
         yield made

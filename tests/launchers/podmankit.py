@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["MISSING", "SGLANG", "TARGET", "VERSION", "WORKER", "Podman", "binary_into", "sglang_into"]
+__all__ = ["MISSING", "PYTHONPATH", "TARGET", "VERSION", "WORKER", "Podman", "binary_into", "sglang_into"]
 
 MISSING = [tool for tool in ("podman", "crun", "unshare", "tar") if shutil.which(tool) is None] or (
     ["root"] if os.geteuid() else []
@@ -18,7 +18,7 @@ MISSING = [tool for tool in ("podman", "crun", "unshare", "tar") if shutil.which
 TARGET = "srt/speculative/eagle_worker.py"
 VERSION = "0.5.9"
 WORKER = b"def forward(batch):\n    return 'as released'\n"
-SGLANG = "ENV PYTHONPATH=/sgl-workspace/sglang/python"
+PYTHONPATH = "/sgl-workspace/sglang/python"
 _PACKAGE = "sgl-workspace/sglang/python/sglang"
 _WRAPPER = """#!/bin/sh
 # crun takes no mix of both versions of control groups: where there is one, Podman sees the first version only.
@@ -78,14 +78,15 @@ class Podman:
         own = f'[engine]\ntmp_dir = "{self.folder}/tmp"\n'
         (self.folder / "containers.conf").write_text(limits + own)
 
-    def build(self, image: str, fill: Callable[[Path], None], change: str = "LABEL eaglelab=test") -> None:
-        """An image of what `fill` lays into a folder, beside Python and a shell."""
+    def build(self, image: str, fill: Callable[[Path], None], **env: str) -> None:
+        """An image of what `fill` lays into a folder, beside Python and a shell, with these variables."""
         root = self.folder / "root"
         python_into(root)
         fill(root)
+        changes = [f"--change=ENV {name}={value}" for name, value in env.items()]
         archive = subprocess.run(["tar", "-C", str(root), "-c", "."], stdout=subprocess.PIPE, check=True).stdout
         done = subprocess.run(
-            [str(self.bin / "podman"), "import", "--quiet", "--change", change, "-", image],
+            [str(self.bin / "podman"), "import", "--quiet", *changes, "-", image],
             input=archive,
             capture_output=True,
             env={**os.environ, **self.env},

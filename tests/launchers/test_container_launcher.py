@@ -96,6 +96,7 @@ def test_a_container_is_on_record_and_its_processes_are_seen_as_this_host_sees_t
     assert container_host.log.read_bytes() == b"serving as released None\n"
 
 
+@pytest.mark.sample
 def test_the_patched_worker_runs_and_the_image_stays_as_it_is(
     container_host: ServerHost, launcher: dict[str, Any], podman: Podman
 ) -> None:
@@ -148,6 +149,7 @@ def test_a_server_that_ignores_term_is_killed(container_host: ServerHost, launch
     assert not any(alive(pid) for pid in members)
 
 
+@pytest.mark.sample
 def test_how_a_server_ended_is_told(container_host: ServerHost, launcher: dict[str, Any]) -> None:
     start(container_host, launcher, "--fail")
     ended = until(lambda: (now := container_host.fresh().status())["exit"] and now, "it has ended", 20)

@@ -53,6 +53,7 @@ def events(scene: Scene, done: Any) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+@pytest.mark.sample
 def test_deploy_profiling_runs_in_a_job_and_rollback_takes_it_away(scene: Scene, cluster: Cluster) -> None:
     before = picture(package(scene))
     deploy = scene.invoke("deploy-profiling", "--json")

@@ -61,6 +61,7 @@ def busy(cluster: Cluster) -> str:
     return cluster.ask("sbatch", "--parsable", f"--gres=gpu:{GPUS}", "--output=/dev/null", "--wrap", "sleep 60").strip()
 
 
+@pytest.mark.sample
 def test_a_job_is_on_record_with_its_number_and_its_processes_are_seen(slurm_host: ServerHost) -> None:
     record = start(slurm_host)
     assert record == slurm_host.fresh().record()
@@ -91,6 +92,7 @@ def test_variables_reach_the_server_and_are_seen_by_nobody_else(slurm_host: Serv
     assert not [path for path in written if b"s3cret" in path.read_bytes()]
 
 
+@pytest.mark.sample
 def test_a_stop_ends_the_job_and_all_of_its_processes(slurm_host: ServerHost, cluster: Cluster) -> None:
     record = start(slurm_host, command=[*slurm_host.script(SERVE), str(slurm_host.port)])
     members = runs(slurm_host)["members"]
@@ -110,6 +112,7 @@ def test_a_server_that_ignores_term_is_killed_by_slurm(slurm_host: ServerHost) -
     assert not any(alive(pid) for pid in members)
 
 
+@pytest.mark.sample
 def test_a_job_that_waits_says_why_and_is_taken_out_of_the_queue(
     slurm_host: ServerHost, cluster: Cluster, busy: str
 ) -> None:
@@ -139,7 +142,10 @@ def test_how_a_job_ended_is_told_also_once_slurm_has_forgotten_it(
     start(slurm_host, "raise SystemExit(7)")
     ended = until(lambda: (now := slurm_host.fresh().status())["exit"] and not now["there"] and now, "it has ended", 20)
     assert ended["exit"] == {"code": 7, "signal": None, "why": None}
-    monkeypatch.setattr(slurm.SlurmLauncher, "_about", lambda *_: {})
+    real = slurm.ask
+    forgotten = slurm.ask(["scontrol", "show", "job", "999999"])
+    assert "Invalid job id" in forgotten.error
+    monkeypatch.setattr(slurm, "ask", lambda words, *more: forgotten if words[0] == "scontrol" else real(words, *more))
     assert slurm_host.fresh().status()["exit"] == {"code": 7, "signal": None, "why": None}
 
 
@@ -185,6 +191,7 @@ def test_an_agent_killed_before_sbatch_leaves_nothing_to_stop_and_the_next_start
     assert start(slurm_host)["job"].isdigit()
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("done", [False, True], ids=["before-sbatch", "after-sbatch"])
 def test_an_agent_killed_in_a_start_leaves_nothing_that_a_stop_does_not_end(
     slurm_host: ServerHost, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, done: bool

@@ -53,6 +53,7 @@ def serves(machine: Machine, record: dict[str, Any]) -> str:
     return str(until(lambda: machine.run(f"grep serving {record['log']}"), "the server serves", 20))
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("launcher", [TRANSIENT, EXISTING], ids=["transient", "existing"])
 def test_a_unit_is_on_record_runs_and_goes_with_all_of_its_processes(
     machine: Machine, agent: AgentClient, launcher: dict[str, Any]
@@ -71,6 +72,7 @@ def test_a_unit_is_on_record_runs_and_goes_with_all_of_its_processes(
     assert agent.call("status")["record"] is None
 
 
+@pytest.mark.sample
 def test_a_drop_in_is_written_down_before_it_is_there_and_the_unit_is_its_own_again(
     machine: Machine, agent: AgentClient
 ) -> None:
