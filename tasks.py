@@ -15,6 +15,8 @@ from typing import Any
 from invoke import Context, Exit
 from invoke import task as invoke_task
 
+from eaglelab.commands.positionals import TakesNames
+
 PROJECT = Path(__file__).resolve().parent
 
 task = partial(invoke_task, auto_shortflags=False)
@@ -207,7 +209,7 @@ def bench(
         "env": "values of a variable to try, NAME=VALUE[,VALUE] (may be repeated)",
         "server_arg": "values of a flag to try, NAME=VALUE[,VALUE], on and off for a switch (may be repeated)",
         "zip": "the n-th value of each together (else every one with every other)",
-        "anyway": "also settings that cannot change a decode cycle here",
+        "anyway": "also settings that cannot change a decode cycle here, or that doctor is certain cannot run",
     },
     iterable=["env", "server_arg"],
 )
@@ -344,23 +346,53 @@ def status(c: Context, host=None, check=False, json=False, debug=False, inventor
     help={
         **COMMON,
         "runs": "list the runs under logs/ with their headline instead; nothing is contacted",
-        "lines": "how many of its last lines (or of the newest runs) to show",
+        "lines": "how many of its last lines, or of the newest runs, to show (else 20, and all for trend and export)",
+        "model": "only runs of models with this in their path",
+        "sglang": "only runs of this version, or of those that begin with it",
+        "since": "only runs since then: 7d, 12h, 2w or 2026-11-23",
+        "trend": "each setting over time, the newest run against those before",
+        "export": "write them as rows: a file that ends in .csv, .jsonl or .parquet",
     }
 )
-def logs(c: Context, runs=False, host=None, lines="20", check=False, json=False, debug=False, inventory=None):  # type: ignore[no-untyped-def]
+def logs(
+    c: Context,
+    runs=False,
+    host=None,
+    lines=None,
+    model=None,
+    sglang=None,
+    since=None,
+    trend=False,
+    export=None,
+    check=False,
+    json=False,
+    debug=False,
+    inventory=None,
+):  # type: ignore[no-untyped-def]
     """Show the end of the server's log, or list the runs."""
 
     def work(outcome: Any, say: Any) -> None:
-        from eaglelab.commands.look import logs as look
-        from eaglelab.commands.options import whole
+        from eaglelab.commands.options import filled, read, whole
 
-        count = whole(lines, "--lines", least=0)
-        if runs:
+        count = read(lines, whole, "--lines", least=0)
+        if runs or trend or any(each is not None for each in (model, sglang, since, export)):
             from eaglelab.commands.runs import list_runs
+            from eaglelab.commands.runs import since as moment
+            from eaglelab.runs.history import Asked
 
-            list_runs(PROJECT / "logs", host, count, outcome, say)
+            asked = Asked(
+                model=filled(model, "--model"),
+                host=filled(host, "--host"),
+                sglang=filled(sglang, "--sglang"),
+                since=read(since, moment),
+            )
+            most = 20 if count is None and not trend and export is None else count
+            file = filled(export, "--export")
+            list_runs(PROJECT / "logs", asked, most, outcome, say, trend=trend, file=file)
         else:
-            look(_request("logs", host, inventory, check), count, outcome, say)
+            from eaglelab.commands.look import logs as look
+
+            look(_request("logs", host, inventory, check), 20 if count is None else count, outcome, say)
 
     _run(work, json, debug)
 
@@ -380,17 +412,46 @@ def stop(c: Context, host=None, steal_lock=False, check=False, json=False, debug
 @task(
     help={
         **PLAIN,
-        "log": "a server log of any release (gzip too)",
-        "run": "a run under logs/ (else the newest with a profile)",
-    }
+        "run": "a run under logs/, RUN[,HOST] (else the newest with a profile or measurements)",
+        "log": "a server log of any release, packed too, - for standard input (may be repeated)",
+        "html": "write a page that can be sent to a colleague: to a file, else into the run's folder",
+        "plots": "write every chart as SVG and PNG into this folder",
+        "trace": "write the cycles as a trace for Perfetto; packed if the name ends with .gz",
+    },
+    iterable=["log"],
+    optional=["html"],
 )
-def report(c: Context, log=None, run=None, json=False, debug=False):  # type: ignore[no-untyped-def]
-    """Show a run's profile again, or what a server log says."""
+def report(c: Context, run=None, log=None, html=None, plots=None, trace=None, json=False, debug=False):  # type: ignore[no-untyped-def]
+    """Show and explain a run, or what a server log says."""
 
     def work(outcome: Any, say: Any) -> None:
-        from eaglelab.commands.files import report as show
+        from eaglelab.commands.report import Wanted
+        from eaglelab.commands.report import report as show
 
-        show(PROJECT, log, run, outcome, say)
+        show(PROJECT, Wanted(run, log or (), html, plots, trace), outcome, say)
+
+    _run(work, json, debug)
+
+
+@task(
+    klass=TakesNames,
+    help={
+        **PLAIN,
+        "names": "the reference first: run[:host] (a name, a beginning or end of it, last, a folder), run,run for loads of one thing; a run of several hosts alone compares those",
+        "gate": "fail where a figure differs by more than this, such as 'tok_s >= -3%' (may be repeated)",
+        "judge": "a gate is judged by the estimate, strict (the whole interval holds) or lenient (all of it misses)",
+        "junit": "write the gates here as JUnit XML",
+        "markdown": "write the comparison here as Markdown",
+    },
+    iterable=["names", "gate"],
+)
+def compare(c: Context, names=None, gate=None, judge="estimate", junit=None, markdown=None, json=False, debug=False):  # type: ignore[no-untyped-def]
+    """Hold runs against the first one named, with gates."""
+
+    def work(outcome: Any, say: Any) -> None:
+        from eaglelab.commands.compare import compare as hold
+
+        hold(PROJECT / "logs", names, gate, judge, (junit, markdown), outcome, say)
 
     _run(work, json, debug)
 

@@ -23,8 +23,9 @@ server=(sglang==$release transformers==5.6.0 tokenizers==0.22.2 pydantic==2.11.9
   opentelemetry-semantic-conventions orjson parso partial_json_parser pexpect prompt_toolkit ptyprocess pure_eval
   pybase64 python-dotenv python-multipart pyzmq referencing rpds-py setproctitle sniffio stack_data starlette
   torch_memory_saver traitlets typing-inspection uvicorn watchfiles wcwidth websockets zstandard)
-# What eaglelab's own commands need on a host reached with `connection: local`.
-commands=(invoke==2.2.1 tenacity)
+# What eaglelab's own commands need on that machine, to reach it with `connection: local` or through its sshd.
+commands=(invoke==2.2.1 tenacity fabric==3.2.3 'paramiko>=4,<6' bcrypt pynacl cryptography cffi pycparser 'Deprecated<2' wrapt
+  ahocorasick_rs)
 for package in "${server[@]}" "${commands[@]}"; do
   python3 -m pip download -q "${options[@]}" -d "$out/wheels" "$package"
 done

@@ -7,7 +7,11 @@ from typing import Any
 
 from eaglelab.actions.base import Action, Arguments
 from eaglelab.context import Context, LogMark, Options
+from eaglelab.diagnosis import diagnose
+from eaglelab.diagnosis.of_host import facts_of_host
+from eaglelab.diagnosis.rule import BEFORE_A_LOAD, known_rules
 from eaglelab.errors import HostError, OtherMachine
+from eaglelab.host import Host
 from eaglelab.patching.folder import find_patch
 from eaglelab.patching.spec import load_patch
 from eaglelab.server.command import server_env
@@ -16,19 +20,27 @@ from eaglelab.server.launching import launching
 __all__ = ["DOCTOR", "read_facts"]
 
 _NEEDED_DISK = 64 << 20
+_SAID_HERE = ("port-taken", "too-few-gpus", "disk-full")
+"""Diagnoses that the checks below say in words of their own."""
 
 
 class DoctorArguments(Arguments):
     """`patch` tells which worker files to look for. `require_free_port`: a server that is not ours on the port is an
-    error (else it is only named)."""
+    error (else it is only named). `anyway`: go on where a load is pointless, too. `diagnose`: look for that at all."""
 
     patch: str = "eagle3-profile"
     require_free_port: bool = True
+    anyway: bool = False
+    diagnose: bool = True
 
 
-def read_facts(context: Context, patch: str) -> dict[str, Any]:
-    """What the agent knows of the host, with the worker files that `patch` names; nothing is changed."""
+def read_facts(context: Context, patch: str, *, models: bool = False) -> dict[str, Any]:
+    """What the agent knows of the host, with the worker files that `patch` names; nothing is changed.
+
+    `models`: also what the models' configs say, and which of the server's flags this release does not know.
+    """
     host = context.host
+    about: dict[str, Any] = {"models": _model_paths(host), "flags": sorted(host.server.flags)} if models else {}
     targets = [target.path for target in load_patch(find_patch(context.options.project, patch)).targets]
     return context.client.call(
         "facts",
@@ -39,13 +51,21 @@ def read_facts(context: Context, patch: str) -> dict[str, Any]:
         port=host.server.port,
         log=host.log,
         env=server_env(host),
+        **about,
         **launching(host, facts=True),
     )
 
 
+def _model_paths(host: Host) -> dict[str, str]:
+    """Folders of the target and the draft on the host."""
+    server = host.server
+    draft = None if server.speculative is None else server.speculative.draft_model_path
+    return {name: path for name, path in (("target", server.model_path), ("draft", draft)) if path}
+
+
 def _run(context: Context, args: DoctorArguments) -> dict[str, Any]:
     host = context.host
-    facts = read_facts(context, args.patch)
+    facts = read_facts(context, args.patch, models=True)
     _refuse_other_machine(context, facts)
     context.found.facts = facts
     context.found.log = LogMark.of_facts(facts)
@@ -56,7 +76,22 @@ def _run(context: Context, args: DoctorArguments) -> dict[str, Any]:
         f"Python {facts['python_version']}, {_gpus(facts)}"
     )
     _check(context, facts, args)
+    if args.diagnose:
+        _refuse_pointless(context, facts, args)
     return {key: facts[key] for key in ("sglang_version", "python_version", "package", "gpus")}
+
+
+def _refuse_pointless(context: Context, facts: dict[str, Any], args: DoctorArguments) -> None:
+    """A load costs minutes: what makes it pointless is said before, and stops it where that is certain."""
+    for each in diagnose(facts_of_host(facts, context.host), known_rules(BEFORE_A_LOAD)):
+        if each.stops and not args.anyway:
+            raise HostError(
+                each.sentence,
+                where=context.host.name,
+                hint=f"{each.try_next[0]}; or spend the load all the same: --anyway of invoke sweep, `anyway: true` of a playbook",
+            )
+        if each.severity in ("alarm", "warning") and each.code not in _SAID_HERE:
+            context.say.line(f"  {each.severity}: {each.sentence}", style="yellow")
 
 
 def _refuse_other_machine(context: Context, facts: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -225,8 +226,9 @@ def _file(args: MeasureArguments, concurrency: int, what: str) -> str:
 
 def _asked(context: Context, args: MeasureArguments, concurrency: int) -> dict[str, Any]:
     """All that the figures depend on: what was asked for, and the setting of the server that was asked."""
+    digest = None if args.prompts is None else hashlib.sha256(_read(args.prompts).encode()).hexdigest()
     return {
-        "args": args.model_dump(exclude={"concurrency"}),
+        "args": {**args.model_dump(exclude={"concurrency"}), "prompts_sha256": digest},
         "concurrency": concurrency,
         "fingerprint": (context.found.record or {}).get("fingerprint"),
     }

@@ -35,16 +35,15 @@ def bench(request: Request, more: Mapping[str, Any], outcome: Outcome, say: Say)
     matrix = matrix_of(request.more)
     matrix.variations()  # a zip that does not fit
     concurrency = list(request.vars.get("concurrency") or [1])
+    shared = {**request.vars, "anyway": bool(request.more.get("anyway"))}
     probed = not request.more.get("no_probe")
 
     def book_of(load: Load) -> Playbook:
-        return prepare(
-            replace(request, vars={**request.vars, **load_vars(load, client, probed=probed)}), client.playbook
-        )[1]
+        return prepare(replace(request, vars={**shared, **load_vars(load, client, probed=probed)}), client.playbook)[1]
 
     first = Load(None, Variation()) if matrix.baseline else Load(tuple(matrix.steps[:1]), Variation())
     selection, book = prepare(
-        replace(request, vars={**request.vars, **load_vars(first, client, probed=probed)}), client.playbook
+        replace(request, vars={**shared, **load_vars(first, client, probed=probed)}), client.playbook
     )
     for host in selection.hosts:
         if matrix.steps and host.server.speculative is None:

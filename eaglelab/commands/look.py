@@ -17,10 +17,15 @@ from eaglelab.commands.outcome import Outcome
 from eaglelab.commands.past import newest_of
 from eaglelab.commands.play import Request, require_all, run_on_hosts
 from eaglelab.context import Context, LogMark
+from eaglelab.diagnosis import diagnose
+from eaglelab.diagnosis.checks import Checked, checked
+from eaglelab.diagnosis.of_host import facts_of_host
 from eaglelab.errors import HostError
 from eaglelab.remote.hints import who_holds
+from eaglelab.report.diagnosis_view import checks_table
 from eaglelab.say import Say
 from eaglelab.server.launching import named
+from eaglelab.sweep.relevance import is_nccl_setting
 
 __all__ = ["doctor", "logs", "status", "stop"]
 
@@ -32,17 +37,40 @@ def _select(request: Request) -> Selection:
 
 
 def doctor(request: Request, outcome: Outcome, say: Say) -> None:
-    """Reads what the host is and checks it. What the inventory does not say yet is named before anything is contacted."""
+    """Reads what the host is and shows every check of it. What the inventory does not say yet is named before anything is
+    contacted. Raises HostError where something speaks against a run.
+    """
     selection = _select(request)
     for host in selection.hosts:
         require_all(host)
 
     def work(context: Context) -> dict[str, Any]:
-        found = DOCTOR.run(context, DOCTOR.args())
+        try:
+            found = DOCTOR.run(context, DOCTOR.args(diagnose=False))
+        except HostError:
+            if context.found.facts:  # it was read, and then refused: what else there is belongs beside it
+                _show_checks(context)
+            raise
+        checks = _show_checks(context)
+        alarms = [each for each in checks if each.state == "alarm"]
+        if alarms:
+            what = " ".join(each.sentence for each in alarms)
+            raise HostError(what, where=context.host.name, hint=alarms[0].try_next[0])
         context.say.line("  nothing speaks against a run", style="green")
-        return found
+        return {**found, "checks": [each.to_json() for each in checks]}
 
     run_on_hosts(request, selection, outcome, say, work, looks=True)
+
+
+def _show_checks(context: Context) -> tuple[Checked, ...]:
+    clocks = context.client.call("gpu_state")["gpus"]
+    settings = [*context.host.server.flags, *context.host.server.env]
+    topology = context.client.call("topology")["text"] if any(map(is_nccl_setting, settings)) else ""
+    facts = facts_of_host(context.facts, context.host, clocks=clocks, topology=topology)
+    checks = checked(facts, diagnose(facts))
+    context.bundle.json("checks.json", {"checks": [each.to_json() for each in checks]})
+    context.say.show(checks_table(checks))
+    return checks
 
 
 def status(request: Request, outcome: Outcome, say: Say) -> None:

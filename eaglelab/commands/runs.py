@@ -1,82 +1,64 @@
-"""The runs under logs/, newest first, each with its headline. No host is contacted."""
+"""The runs under logs/: listed newest first with their headline, over time, or exported. No host is contacted."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+import time
+from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
-from typing import Any
-
-from rich.text import Text
 
 from eaglelab.commands.outcome import Outcome
-from eaglelab.commands.past import PastRun, all_runs
-from eaglelab.printable import printable
-from eaglelab.report.cells import left, plain_table
+from eaglelab.errors import InputError
+from eaglelab.report.runs_view import runs_table, trend_table
+from eaglelab.runs.export import export as write
+from eaglelab.runs.history import Asked, trends
+from eaglelab.runs.index import list_rows
 from eaglelab.say import Say
 
-__all__ = ["headline", "list_runs"]
+__all__ = ["list_runs", "since"]
+
+_AGO = re.compile(r"(\d{1,6})([hdw])")
+_SECONDS = {"h": 3600, "d": 86400, "w": 7 * 86400}
 
 
-def list_runs(logs: Path, host: str | None, most: int, outcome: Outcome, say: Say) -> None:
-    """Shows the newest `most` runs (of `host`, if one is named) that can have figures."""
-    rows = [row for run in all_runs(logs, say) for row in _rows(run) if host in (None, row["host"])][:most]
-    outcome.more["runs"] = rows
+def since(text: str, clock: Callable[[], float] = time.time) -> float:
+    """Unix seconds of `7d`, `12h`, `2w` (ago) or of a date, `2026-11-23` or `2026-11-23T18:00`, local time. Raises InputError."""
+    match = _AGO.fullmatch(text.strip())
+    if match:
+        return clock() - int(match[1]) * _SECONDS[match[2]]
+    try:
+        return datetime.fromisoformat(text.strip()).timestamp()
+    except (ValueError, OverflowError, OSError) as error:
+        raise InputError(f"'{text}' is no time", where="--since", hint="--since 7d, 12h, 2w or 2026-11-23") from error
+
+
+def list_runs(
+    logs: Path,
+    asked: Asked,
+    most: int | None,
+    outcome: Outcome,
+    say: Say,
+    *,
+    trend: bool = False,
+    file: str | None = None,
+) -> None:
+    """Shows the runs that are `asked` for, the newest `most` of them: as a list, each setting over time (`trend`), or as a
+    `file` of rows; all of them where `most` is None."""
+    listing = list_rows(logs)
+    for name in listing.damaged:
+        say.line(f"left out: {logs / name / 'request.json'} is damaged", style="yellow")
+    rows = [row for row in listing.rows if asked.passes(row)][:most]
+    outcome.more["runs"] = [row.to_json() for row in rows]
     if not rows:
-        say.line(f"no runs{f' on {host}' if host else ''} in {logs}")
+        host = f" on {asked.host}" if asked.host else ""
+        say.line(f"no {'such ' if asked != Asked() else ''}runs{host} in {logs}")
         return
-    table = left(plain_table("run", "host", "headline", text=3), 2)
-    for row in rows:
-        table.add_row(row["run"], row["host"], Text(printable(row["headline"])))
-    say.show(table)
-
-
-def _rows(run: PastRun) -> Iterator[dict[str, Any]]:
-    for host in run.hosts:
-        result = run.result(host)
-        stopped = run.stopped_at(host)
-        unfinished = f"stopped at '{stopped}'; {run.command_line()} goes on with it" if stopped else "nothing was begun"
-        yield {
-            "run": run.run,
-            "command": run.command,
-            "host": host,
-            "finished": result is not None,
-            "bundle": str(run.folder_of(host)),
-            "headline": unfinished if result is None else headline(result),
-        }
-
-
-def headline(result: Mapping[str, Any]) -> str:
-    """What a run found, in a line; `result` is its result.json."""
-    rankings = result.get("rankings") or []
-    if rankings:
-        return " ".join(
-            f"[{each['batch']}] {each['sentences'][0]}" if len(rankings) > 1 else each["sentences"][0]
-            for each in rankings
-        )
-    if result.get("measurements"):
-        return "; ".join(_measured(each) for each in result["measurements"] if not each["profiled"])
-    settings = (result.get("profile") or {}).get("settings") or []
-    if settings:
-        return "; ".join(_profiled(each) for each in settings[:3])
-    return "done"
-
-
-def _measured(found: Mapping[str, Any]) -> str:
-    summary = found["summary"]
-    steps = "no speculation" if found["steps"] is None else f"{found['steps']} steps"
-    return (
-        f"{steps}: {summary['tok_s_in_all']:.1f} tok/s at concurrency {found['batch']}"
-        if summary["tok_s_in_all"]
-        else steps
-    )
-
-
-def _profiled(setting: Mapping[str, Any]) -> str:
-    rate, accepted = setting.get("tok_s") or {}, setting.get("acceptance") or {}
-    limit = setting.get("limit") or {}
-    parts = [
-        f"{rate['in_all']:.1f} tok/s" if rate.get("in_all") else "",
-        f"accept length {accepted['accept_length']:.2f}" if accepted.get("accept_length") else "",
-        f"{limit['phase']} limits" if limit.get("phase") else "",
-    ]
-    return f"{setting['steps']} steps, batch {setting['batch_size']}: " + ", ".join(filter(None, parts))
+    if trend:
+        found = trends(rows)
+        outcome.more["trend"] = [each.to_json() for each in found]
+        say.show(trend_table(found) if found else "none of them measured tok/s")
+    elif file is None:
+        say.show(runs_table(rows))
+    if file is not None:
+        say.line(f"written: {file}, {write(rows, file)} rows of {len(rows)} runs")

@@ -42,9 +42,20 @@ stubs.install()
 '''
 
 CONFIG = {
-    "target": {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "num_hidden_layers": 61},
-    "draft": {"architectures": ["LlamaForCausalLMEagle3"], "model_type": "llama", "num_hidden_layers": 1},
+    "target": {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "num_hidden_layers": 61,
+        "torch_dtype": "bfloat16",
+    },
+    "draft": {
+        "architectures": ["LlamaForCausalLMEagle3"],
+        "model_type": "llama",
+        "num_hidden_layers": 1,
+        "torch_dtype": "bfloat16",
+    },
 }
+HIDDEN_SIZE = 7168
 
 
 @dataclass(frozen=True)
@@ -141,6 +152,7 @@ def build_home(home: Path, package: Path, host: Host) -> None:
         folder = home / "models" / name
         folder.mkdir(parents=True)
         sizes = {"vocab_size": host.model.vocabulary, "max_position_embeddings": host.model.context_length}
+        sizes |= {"hidden_size": HIDDEN_SIZE}
         (folder / "config.json").write_text(json.dumps({**config, **sizes}, indent=1) + "\n", encoding="utf-8")
     (home / "logs").mkdir()
 

@@ -43,6 +43,7 @@ _ORDER = (
     "launchers/known",
     "server",
     "http",
+    "checkup",
     "facts",
     "main",
 )

@@ -22,7 +22,8 @@ class LoadEvidence:
     `name` is its folder in the bundle, empty for a run that has one load only. `steps`: the counts it could run; empty
     for the baseline, None where nothing says. `fingerprint` is fingerprint.json (versions, GPUs, driver, patch, workers,
     flags, env, command), `server` server.json, `gpus` each gpus.json (clocks and temperatures, before and after) by the
-    folder it is in. Files are there or not: `log` the server's log, `probe_files` the probe's records of every rank.
+    folder it is in. `workloads`: what was sent, by concurrency (`args` of measured-c*.json). Files are there or not: `log`
+    the server's log, `probe_files` the probe's records of every rank.
     """
 
     name: str
@@ -30,6 +31,7 @@ class LoadEvidence:
     fingerprint: Json = field(default_factory=dict)
     server: Json = field(default_factory=dict)
     gpus: Mapping[str, Json] = field(default_factory=dict)
+    workloads: Mapping[int, Json] = field(default_factory=dict)
     profile: Profile | None = None
     log: Path | None = None
     probe_files: tuple[Path, ...] = ()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from eaglelab.errors import InputError
+from eaglelab.nearest import did_you_mean
 from eaglelab.profile.measurement_set import from_json
 from eaglelab.profile.setting_json import setting_of
 from eaglelab.profile.summary import Profile
@@ -18,6 +19,8 @@ __all__ = ["read_run"]
 _Made = TypeVar("_Made")
 _MARKS = ("profile.json", "fingerprint.json", "server.json", "server.log")
 """One of these is in the folder of every load."""
+_RUN = ("request.json", "events.jsonl", "inventory.json", "measurements.json", "serving.json", *_MARKS)
+"""One of these is in the folder of every run, or host of one."""
 
 
 def read_run(folder: Path, host: str | None = None) -> tuple[RunEvidence, ...]:
@@ -28,20 +31,27 @@ def read_run(folder: Path, host: str | None = None) -> tuple[RunEvidence, ...]:
     """
     if not folder.is_dir():
         raise InputError("there is no such run", where=str(folder), hint="invoke logs --runs lists them")
-    request = _Files(folder).json("request.json")
-    hosts = [str(name) for name in request.get("hosts", ())]
+    if not any((folder / name).is_file() for name in _RUN):
+        raise InputError("nothing of a run is in it", where=str(folder), hint="give a folder under logs/")
+    top = _Files(folder)
+    request = top.json("request.json")
+    named_hosts = request.get("hosts")
+    hosts = [str(name) for name in named_hosts] if isinstance(named_hosts, list) else []
     folders = {name: folder / name for name in hosts} if len(hosts) > 1 else {hosts[0] if hosts else "": folder}
-    found = [_read(folder.name, path, name, request) for name, path in folders.items() if path.is_dir()]
+    damaged = tuple(top.problems)
+    found = [_read(folder.name, path, name, request, damaged) for name, path in folders.items() if path.is_dir()]
     if host is not None:
+        there = [each.host for each in found]
         found = [each for each in found if each.host == host]
         if not found:
-            raise InputError(f"run {folder.name} has nothing of host '{host}'", where=str(folder))
-    if not any(each.began or each.loads for each in found):
+            what = f"run {folder.name} has nothing of host '{host}'"
+            raise InputError(what, where=str(folder), hint=did_you_mean(host, there, label="it is of"))
+    if not any(each.began or each.loads or not each.empty for each in found):
         raise InputError("nothing of a run is in it", where=str(folder), hint="give a folder under logs/")
     return tuple(found)
 
 
-def _read(run: str, folder: Path, host: str, request: Mapping[str, Any]) -> RunEvidence:
+def _read(run: str, folder: Path, host: str, request: Mapping[str, Any], damaged: tuple[str, ...]) -> RunEvidence:
     files = _Files(folder)
     inventory, facts = files.json("inventory.json"), files.json("facts.json")
     measured = files.made("measurements.json", from_json)
@@ -67,7 +77,7 @@ def _read(run: str, folder: Path, host: str, request: Mapping[str, Any]) -> RunE
         serving=serving,
         measured=measured,
         loads=loads,
-        problems=tuple(files.problems),
+        problems=(*damaged, *files.problems),
     )
 
 
@@ -91,20 +101,33 @@ def _loads(files: _Files) -> Iterator[LoadEvidence]:
                 str(path.parent.relative_to(root)): files.json(str(path.relative_to(root)))
                 for path in sorted(folder.glob("**/gpus.json"))
             },
+            workloads=_workloads(files, folder),
             profile=profile,
             log=log if log.is_file() else None,
             probe_files=tuple(sorted(folder.glob("probe/*.jsonl"))),
         )
 
 
+def _workloads(files: _Files, folder: Path) -> dict[int, Mapping[str, Any]]:
+    """What was sent, by concurrency."""
+    found: dict[int, Mapping[str, Any]] = {}
+    for path in sorted(folder.glob("measured-c*.json")):
+        measured = files.json(str(path.relative_to(files.folder)))
+        concurrency, args = measured.get("concurrency"), measured.get("args")
+        if isinstance(concurrency, int) and isinstance(args, dict):
+            found[concurrency] = args
+    return found
+
+
 def _steps(
     fingerprint: Mapping[str, Any], server: Mapping[str, Any], profile: Profile | None
 ) -> tuple[int, ...] | None:
-    if "steps" in fingerprint:
+    if isinstance(fingerprint.get("steps"), list):
         return tuple(fingerprint["steps"])
     if "steps" in server:
         steps = server["steps"]
-        return () if steps is None else tuple(steps) if isinstance(steps, list) else (int(steps),)
+        if steps is None or isinstance(steps, int | list):
+            return () if steps is None else tuple(steps) if isinstance(steps, list) else (steps,)
     return None if profile is None else tuple(sorted({setting.steps for setting in profile.settings}))
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from gpu.validate.budget import Budget, OutOfTimeError
 from gpu.validate.client import ServerError
+from gpu.validate.clocks import clock_checks
 from gpu.validate.experiments import experiments
 from gpu.validate.machine import Gpu, Lab, Machine
 from gpu.validate.part import Experiment, Part, in_order
@@ -48,6 +49,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--models", type=Path, help="the folder that gpu.craft made")
     parser.add_argument("--python", default=sys.executable, help="the Python that runs SGLang")
     parser.add_argument("--site", type=Path, help="folder with SGLang, where that Python does not have it")
+    parser.add_argument(
+        "--spare", type=Path, help="an untouched copy of --site, for experiments with several servers at once"
+    )
     parser.add_argument("--gpu", type=int, default=0, help="index of the GPU for servers that need one")
     parser.add_argument("--port", type=int, default=30000)
     chosen = parser.parse_args(arguments)
@@ -68,6 +72,7 @@ def _machine(chosen: argparse.Namespace, workspace: Workspace) -> Machine:
         chosen.gpu,
         chosen.port,
         log,
+        chosen.spare and chosen.spare.resolve(),
     )
 
 
@@ -104,7 +109,8 @@ class Session:
         self.site.say(f"{part.name}: {self._expected(part):.0f} s expected, {self._budget.left:.0f} s left")
         began = time.monotonic()
         try:
-            data = part.run(self.site, self._budget.part(_PATIENCE * self._expected(part)))
+            with self.site.machine.watch() as watch:
+                data = part.run(self.site, self._budget.part(_PATIENCE * self._expected(part)))
         except (CommandError, ServerError, OutOfTimeError, OSError, ValueError, KeyError) as error:
             took = time.monotonic() - began
             self.results.fail(part.name, f"{type(error).__name__}: {error}", took)
@@ -112,7 +118,7 @@ class Session:
             self.clean()
             return
         took = round(time.monotonic() - began, 1)
-        self.results.save(part.name, {"seconds": took, **data})
+        self.results.save(part.name, {"seconds": took, **data, **({"clocks": watch.data} if watch.data else {})})
         self.site.say(f"{part.name}: done in {took} s")
 
     def clean(self) -> None:
@@ -167,6 +173,7 @@ def _summarise(
 ) -> int:
     found, failures = results.load(), results.failures()
     checks = {experiment.name: experiment.checks(found) for experiment in available}
+    checks["clocks"] = clock_checks(found)
     (out / "checks.json").write_text(json.dumps(as_json(checks), indent=1) + "\n", encoding="utf-8")
     text = table(
         checks, failures, {name: why for name, why in skipped.items() if name not in found}, f"Run on: {label}."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,12 +15,17 @@ import yaml
 from eaglelab.lab.model import read_model
 from gpu.lab_truth import LabTruth
 from gpu.truth import CraftedTruth, Truth
+from gpu.validate.clocks import Unwatched, Watch
 from gpu.validate.setting import CANDIDATES, Setting, merged, server_entry
-from gpu.validate.workspace import Workspace
+from gpu.validate.workspace import CommandError, Workspace
 
 __all__ = ["Gpu", "Lab", "Machine"]
 
 Flags = tuple[tuple[str, str | int | float | bool], ...]
+
+_NO_LIMIT = 10**9
+_PORTS = 1500
+"""Between servers that are up at once: SGLang takes other ports near its own."""
 
 _POLICY_NEVER = 10**9
 """Batches after which SGLang's own policy would move: never."""
@@ -69,6 +75,14 @@ class Machine(ABC):
     def close(self) -> None:
         """Ends what `entry` began."""
 
+    @abstractmethod
+    def beside(self, name: str, number: int) -> Machine:
+        """The same for one more server at the same time; `number`, from 1 on, is its own. Raises CommandError."""
+
+    def watch(self) -> Unwatched:
+        """Samples the GPU's clocks for as long as it is held open."""
+        return Unwatched()
+
     def load_seconds(self, setting: Setting) -> float:
         """What a load is expected to take."""
         first = not any((self.workspace.folder / "logs").glob("*-play-*"))
@@ -86,6 +100,7 @@ class Machine(ABC):
 class Gpu(Machine):
     """This machine. `site`: folder with sglang/ if it is not installed in `python`; `index`: the GPU for one-GPU servers.
 
+    `spare`: an untouched copy of `site`, from which servers that are up at the same time get trees of their own.
     The times are those of an H200: the first load compiles kernels, and each captured step count takes its own.
     """
 
@@ -95,12 +110,14 @@ class Gpu(Machine):
     index: int
     server_port: int
     log: Path
+    spare: Path | None = None
 
     def __post_init__(self) -> None:
         self.label, self.mid_load, self.gpu = "real GPU", 20.0, self.index
         self.load_s, self.step_s, self.first_s = 60.0, 8.0, 65.0
         # Nearly all memory for the KV cache, and graphs for batches whose activations then find no room.
-        self.too_much = (("mem-fraction-static", 0.985), ("cuda-graph-max-bs", 2048), ("max-running-requests", 2048))
+        self.too_much = (("mem-fraction-static", 0.985), ("max-total-tokens", _NO_LIMIT))
+        self.too_much += (("cuda-graph-max-bs", 2048), ("max-running-requests", 2048))
 
     @property
     def state(self) -> Path:
@@ -124,9 +141,11 @@ class Gpu(Machine):
             "attention-backend": "triton",
             "sampling-backend": "pytorch",
             "grammar-backend": "none",
-            "mem-fraction-static": 0.5,
+            "mem-fraction-static": 0.9,
+            "max-total-tokens": 16384,  # several servers share the GPU
             "cuda-graph-max-bs": 8,
             "disable-radix-cache": True,
+            "sleep-on-idle": True,  # those that are not asked leave the host alone
         }
         base = {
             "connection": "local",
@@ -147,8 +166,34 @@ class Gpu(Machine):
     def truth(self, acceptance: float) -> Truth:
         return CraftedTruth.read(self.models / f"truth-{acceptance}.json")
 
+    def beside(self, name: str, number: int) -> Machine:
+        if self.spare is None:
+            raise CommandError("several servers at once need --spare, an untouched copy of --site")
+        folder = self.workspace.folder.parent / "beside" / name
+        site = folder / "site"
+        if not site.exists():
+            _copy_site(self.spare, site)
+        workspace = Workspace(folder / "work", {"XDG_STATE_HOME": str(folder / "state")})
+        port, log = self.server_port + _PORTS * number, folder / "server.log"
+        return Gpu(workspace, self.models, self.python, site, self.index, port, log)
+
+    def watch(self) -> Unwatched:
+        return Watch(self.index)
+
     def close(self) -> None:
         """Nothing: the server is rolled back by whoever started it."""
+
+
+def _copy_site(spare: Path, site: Path) -> None:
+    """SGLang itself is patched, so it is copied; all else is a link. Whole or not at all."""
+    new = site.with_name("site.new")
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir(parents=True)
+    for entry in spare.iterdir():
+        if entry.name != "sglang":
+            (new / entry.name).symlink_to(entry)
+    shutil.copytree(spare / "sglang", new / "sglang")
+    new.rename(site)
 
 
 @dataclass
@@ -193,6 +238,9 @@ class Lab(Machine):
         options = ["--sglang", self.release, "--clock-rate", str(self.clock_rate), "--model", str(file)]
         self.workspace.invoke("lab-up", "--load-seconds", "2", *options, timeout=120)
         self._up = acceptance
+
+    def beside(self, name: str, number: int) -> Machine:  # noqa: ARG002 - a lab finds its ports by itself
+        return Lab(Workspace(self.workspace.folder.parent / "beside" / name, {}), self.release, self.clock_rate)
 
     def truth(self, acceptance: float) -> Truth:
         return LabTruth(acceptance, seed=1, vocabulary=read_model().vocabulary)

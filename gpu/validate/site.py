@@ -108,10 +108,10 @@ class Site:
         return self._server
 
     def _start(self, setting: Setting, budget: Budget) -> Server:
+        self.aim(setting)
         if not setting.patched:
             self.rollback(budget)  # whatever an earlier server left there
         self._server = None
-        self.aim(setting)
         self.say(f"server {setting.name}")
         choice = [f"patched={str(setting.patched).lower()}", f"probed={str(setting.probe and setting.patched).lower()}"]
         words = [word for variable in choice for word in ("--var", variable)]

@@ -7,7 +7,9 @@ later, where the release has it, `verified(worker, correct drafts)`.
 docs/probe.md defines every number that comes out.
 
 Two rules: never make the CPU wait for the GPU (except with EAGLE3_PROFILE_SYNC=1), and never break the server: an
-exception in here switches the probe off and says so once. What runs in every cycle is kept flat, for speed.
+exception in here switches the probe off and says so once. What runs in every cycle is kept flat, for speed: it only
+records events, reads the clock and holds what verify returned. Once `every` cycles have gathered, one cycle, which is
+not timed, reads their times, adds them up and writes them.
 """
 # eaglelab:eagle3-profile - by this line a file under this name is known to have come with the patch
 
@@ -15,23 +17,25 @@ import itertools
 import json
 import os
 import re
-import statistics
 import sys
 import time
 import weakref
-from collections import Counter
+from collections import Counter, deque
 
 __all__ = ["VERSION", "Probe", "StepChooser", "from_environment", "probe"]
 
-VERSION = "1.2.0"
+VERSION = "1.3.0"
 SCHEMA = 1
-RING = 8  # cycles whose events may be outstanding; the host is at most two ahead
+RING = 128  # cycles whose events may be outstanding
+GATHER = 112  # of these, so many are read at once at most; the host is at most two ahead of the GPU
+UNREAD = 8  # cycles whose counts the scheduler may still tell; it is at most two behind
 IDLE_S = 0.25  # this long without decode before a forward pass writes what there is
 GAP_FACTOR = 5  # a cycle this many times longer than the median of a window before it is an outlier
 GAP_WINDOW = 8
 RID = re.compile(r"(?:k=(\d{1,3})/)?(?:p=([01])/)?(?:k=(\d{1,3})/)?", re.ASCII)  # how a request id may begin
 
 PHASES = ("draft", "verify", "extend", "other", "total")
+CLOCKS = ("event_ms", "host_ms")
 TITLES = {"draft": "Draft steps:", "verify": "Target verify:", "extend": "Draft re-extend:", "other": "Other overhead:"}
 REASONS = ("warmup", "after_prefill", "before_prefill", "batch_change", "steps_change", "idle", "gap", "ring", "write")
 # Correct drafts of each request, bonus token not included, under the names of 0.4.3.post3, 0.5.11 and 0.5.12.
@@ -44,11 +48,11 @@ class Cycle:
     The fifth boundary is the first one of `next`, the cycle after. Made once for each slot of the ring.
     """
 
-    __slots__ = ("asked", "copied", "correct", "events", "graph", "held", "host", "lens", "next", "reason", "result")
-    __slots__ += ("size", "steps")
+    __slots__ = ("asked", "copied", "correct", "events", "graph", "held", "host", "lens", "next", "reason", "records")
+    __slots__ += ("result", "size", "steps")
 
-    def __init__(self, events):
-        self.events, self.host = events, [0.0] * 4
+    def __init__(self, events, records):
+        self.events, self.records, self.host = events, records, [0.0] * 4
 
     def start(self, size, reason):
         self.size, self.reason = size, reason
@@ -56,27 +60,30 @@ class Cycle:
         self.correct = self.held = self.result = self.lens = self.copied = None
 
     def times_ms(self):
-        """Milliseconds of each of PHASES, on the GPU and on the host."""
+        """Milliseconds of each of PHASES, on the GPU and then on the host: ten in a row."""
         (e0, e1, e2, e3), e4 = self.events, self.next.events[0]
         (h0, h1, h2, h3), h4 = self.host, self.next.host[0]
-        gpu = e0.elapsed_time(e1), e1.elapsed_time(e2), e2.elapsed_time(e3), e3.elapsed_time(e4)
+        g0, g1, g2, g3 = e0.elapsed_time(e1), e1.elapsed_time(e2), e2.elapsed_time(e3), e3.elapsed_time(e4)
         host = (h1 - h0) * 1e3, (h2 - h1) * 1e3, (h3 - h2) * 1e3, (h4 - h3) * 1e3, (h4 - h0) * 1e3
-        return (*gpu, sum(gpu)), host
+        return (g0, g1, g2, g3, g0 + g1 + g2 + g3, *host)
 
-    def over(self):
+    def ended(self):
         # Events of one stream end in order, and the next cycle's first one comes after all of this one's.
-        return self.reason is not None or (self.next is not None and self.next.events[0].query())
+        return self.next is not None and self.next.events[0].query()
 
     def hold(self, result, graph):
         """Takes what verify returned: v1 hands over a list, v2 a result whose counts are still on the GPU."""
-        for name in CORRECT_LISTS:
-            correct = result if isinstance(result, list) else getattr(result, name, None)
-            if isinstance(correct, list):
-                self.take(correct)
-                break
+        if isinstance(result, list):
+            self.take(result)
         else:
-            if getattr(result, "accept_lens", None) is not None:
-                self.held, self.result = result, weakref.ref(result)
+            for name in CORRECT_LISTS:
+                correct = getattr(result, name, None)
+                if isinstance(correct, list):
+                    self.take(correct)
+                    break
+            else:
+                if getattr(result, "accept_lens", None) is not None:
+                    self.held, self.result = result, weakref.ref(result)
         graph = getattr(result, "can_run_cuda_graph", None) if graph is None else graph
         self.graph = graph if isinstance(graph, bool) else None
 
@@ -117,17 +124,18 @@ class Block:
         reason, times = cycle.reason, None
         if reason is None:
             times = cycle.times_ms()
-            total = times[0][-1]
+            total = times[4]
             if total > self.limit:
                 reason, times = "gap", None
             self.recent.append(total)
             if len(self.recent) == GAP_WINDOW:
-                self.limit = GAP_FACTOR * statistics.median(self.recent)
+                self.recent.sort()
+                self.limit = GAP_FACTOR * self.recent[GAP_WINDOW // 2]
                 self.recent.clear()
         self.cycles.append((reason, cycle.correct, cycle.graph, cycle.asked, times))
 
     def record(self):
-        """What the cycles add up to, under the names of docs/probe.md; the block is empty after."""
+        """What the cycles add up to, under the names of docs/probe.md, times not rounded; the block is empty after."""
         cycles, self.cycles = self.cycles, []
         reasons, graphs = Counter(cycle[0] for cycle in cycles), Counter(cycle[2] for cycle in cycles)
         known = [correct for _, correct, _, _, _ in cycles if correct is not None]
@@ -145,8 +153,9 @@ class Block:
             "skipped": 0,
             "kept_tokens": [None if correct is None else sum(correct) + self.size for correct, _ in kept],
         }
-        for clock, key in enumerate(("event_ms", "host_ms")):
-            record[key] = {phase: [round(times[clock][i], 4) for _, times in kept] for i, phase in enumerate(PHASES)}
+        # As zip(), every row being as long as the others.
+        columns = list(itertools.zip_longest(*[times for _, times in kept])) or [()] * 10
+        record["event_ms"], record["host_ms"] = _by_phase(columns[:5]), _by_phase(columns[5:])
         if graphs[True] or graphs[False]:
             record["graph"] = {"cuda_graph": graphs[True], "eager": graphs[False]}
         asked = Counter(cycle[3] for cycle in cycles if cycle[3] is not None)
@@ -267,20 +276,23 @@ class Probe:
         self._ring = []
         self._first = self._next = 0  # cycles that have ended and wait for the GPU: first <= number < next
         self._open = self._last = self._worker = None
+        self._unread = deque(maxlen=UNREAD)  # cycles of which the scheduler may still tell the counts
         self._blocks = {}
+        self._due = min(every, GATHER)  # the number of cycles with which enough have gathered
         self._passes = self._decoded = self._skipped = self._unwritten = 0
         self._after = self._size = self._steps = self._ended = self._begun = None
-        self._length = 0.0
+        self._pause = IDLE_S
         self._seen, self._muted = None, False
+        self._stream = self._handle = None  # the worker's, on which events are recorded, and CUDA's name of it
 
     def enter(self):
         """Any forward pass begins: prefill, decode or idle."""
         try:
             self._passes += 1
-            if self._last is not None and self._last.held is not None:
-                self._last.look()
-            # Twice the last cycle's length, because a slow model's overlapped cycles can be longer than IDLE_S themselves.
-            if self._ended is not None and self._clock() - self._ended >= max(IDLE_S, 2 * self._length):
+            last = self._last
+            if last is not None and last.held is not None:
+                last.look()
+            if self._ended is not None and self._clock() - self._ended >= self._pause:
                 self._interrupt("before_prefill")
                 self._harvest()
                 self._write()
@@ -319,11 +331,16 @@ class Probe:
                 self._harvest(room=1)
             cycle = self._ring[self._next % RING]
             cycle.start(size, self._reason(size))
-            self._stamp(cycle, 0)
+            if self._current is None or self._current(self._device) != self._handle:
+                self._follow_stream()
+            cycle.records[0](self._stream)
+            begun = cycle.host[0] = self._clock()
             if self._last is not None:
                 self._last.next = cycle
-            self._length = 0.0 if self._begun is None or prefilled else cycle.host[0] - self._begun
-            self._begun = cycle.host[0]
+            # A slow model's overlapped cycles can be longer than IDLE_S themselves.
+            twice = 0.0 if self._begun is None or prefilled else 2 * (begun - self._begun)
+            self._pause = twice if twice > IDLE_S else IDLE_S
+            self._begun = begun
             self._open, self._worker = cycle, worker
         except Exception as error:
             self._turn_off(error)
@@ -334,7 +351,8 @@ class Probe:
             cycle = self._open
             if cycle is None:
                 return
-            self._stamp(cycle, index)
+            cycle.records[index](self._stream)
+            cycle.host[index] = self._clock()
             if index == 1:
                 # v2 picks its step count at the start of a cycle and v1 at the end; after draft it is this cycle's own.
                 cycle.steps = steps = _steps(self._worker)
@@ -344,8 +362,9 @@ class Probe:
                     self._steps = steps
                 if self._chooser is not None:
                     cycle.asked = self._chooser.asked(steps)
-                # The GPU has the draft to do, so what follows here costs it nothing.
-                self._harvest()
+                # The GPU has the draft to do meanwhile.
+                if self._next >= self._due:
+                    self._gather(cycle)
         except Exception as error:
             self._turn_off(error)
 
@@ -356,11 +375,13 @@ class Probe:
             if cycle is None:
                 return
             if cycle.host[3] is None:
-                self._stamp(cycle, 3)
+                self.mark(3)
             cycle.hold(result, graph)
+            if cycle.result is not None:
+                self._unread.append(cycle)
             self._open, self._last = None, cycle
             self._next += 1
-            self._ended = self._clock()
+            self._ended = cycle.host[3]
         except Exception as error:
             self._turn_off(error)
 
@@ -371,10 +392,11 @@ class Probe:
         to no waiting cycle (one that was not measured) is ignored.
         """
         try:
-            for number in range(self._next - 1, self._first - 1, -1):
-                cycle = self._ring[number % RING]
+            for place, cycle in enumerate(self._unread):
                 if cycle.result is not None and getattr(cycle.result(), CORRECT_LISTS[-1], None) is correct:
                     cycle.take(correct)
+                    for _ in range(place + 1):  # those before it were dropped unread
+                        self._unread.popleft()
                     return
         except Exception as error:
             self._turn_off(error)
@@ -385,7 +407,12 @@ class Probe:
 
             self._torch = torch
         event = self._torch.cuda.Event
-        self._ring = [Cycle([event(enable_timing=True) for _ in range(4)]) for _ in range(RING)]
+        # What torch's own compiler calls; where there is none, the stream is looked up in every cycle.
+        self._current = getattr(getattr(self._torch, "_C", None), "_cuda_getCurrentRawStream", None)
+        self._device = None if self._current is None else self._torch.cuda.current_device()
+        for _ in range(RING):
+            events = [event(enable_timing=True) for _ in range(4)]
+            self._ring.append(Cycle(events, [self._recorder(each) for each in events]))
         rank, world = _rank(self._torch)
         self._identity = {"probe": VERSION, "sglang": _sglang(), "class": type(worker).__name__}
         self._identity.update(rank=rank, world=world, pid=os.getpid())
@@ -397,11 +424,22 @@ class Probe:
             self._path = os.path.join(self._directory, "rank%d.%d.jsonl" % (rank, os.getpid()))
         self._append([self._record("start", {})])
 
-    def _stamp(self, cycle, boundary):
-        if self._sync:
-            self._torch.cuda.synchronize()
-        cycle.events[boundary].record()
-        cycle.host[boundary] = self._clock()
+    def _recorder(self, event):
+        """What a mark calls, with the stream."""
+        if not self._sync:
+            return event.record
+        synchronize = self._torch.cuda.synchronize
+
+        def record(stream):
+            synchronize()
+            event.record(stream)
+
+        return record
+
+    def _follow_stream(self):
+        """torch makes a new object of the stream each time it is asked for it, which takes longer than an event."""
+        self._stream = self._torch.cuda.current_stream()
+        self._handle = None if self._current is None else self._current(self._device)
 
     def _reason(self, size):
         """Why this cycle cannot be kept whatever its times are; None if it can."""
@@ -419,16 +457,25 @@ class Probe:
             last.reason = last.reason or before
         self._after = after or self._after
 
+    def _gather(self, cycle):
+        """Reads the cycles that have gathered, in `cycle`, if the last one that it takes is over and counted."""
+        last = self._ring[(self._due - 1) % RING]
+        if (last.reason is not None or last.ended()) and last.counted():
+            self._harvest()
+            cycle.reason = cycle.reason or "write"
+
     def _harvest(self, room=0):
         """Accounts for the cycles that are over and counted, oldest first; for others too until `room` slots are free."""
+        over = next((n for n in range(self._next, self._first, -1) if self._ring[(n - 1) % RING].ended()), self._first)
         while self._first < self._next:
             cycle = self._ring[self._first % RING]
-            over, counted = cycle.over(), cycle.counted()
-            if not (over and counted):
+            known = self._first < over or cycle.reason is not None
+            if not (known and cycle.counted()):
                 if self._next - self._first <= RING - room:
-                    return
-                cycle.reason = cycle.reason if over else "ring"
+                    break
+                cycle.reason = cycle.reason if known else "ring"
             self._account(cycle)
+        self._due = self._first + min(self._every - self._unwritten, GATHER)
 
     def _account(self, cycle):
         self._first += 1
@@ -440,8 +487,6 @@ class Probe:
         self._unwritten += 1
         if self._unwritten >= self._every:
             self._write()
-            if self._open is not None:
-                self._open.reason = self._open.reason or "write"
 
     def _write(self):
         """Writes every block. All is on disk when this returns, so a killed server loses at most the next interval."""
@@ -464,13 +509,14 @@ class Probe:
     def _append(self, records):
         if self._path:
             with open(self._path, "a", encoding="utf-8") as file:
-                file.write("".join(json.dumps(record, separators=(",", ":")) + "\n" for record in records))
+                file.write("".join(map(_line, records)))
 
     def _turn_off(self, error):
         global probe
         if probe is self:
             probe = self._chooser
         self._ring, self._open, self._last = [], None, None  # lets the events and a held result go
+        self._unread.clear()
         # The worker holds this probe until its pass ends.
         self.enter = self.begin = self.mark = self.end = self.verified = _nothing
         if self._chooser is not None:
@@ -492,9 +538,25 @@ def _read(rid):
     return None if steps is None else int(steps), measured != "0"
 
 
+def _by_phase(columns):
+    return {phase: columns[i] for i, phase in enumerate(PHASES)}
+
+
+def _line(record):
+    """The record as a line of JSON. Its times are most of it: one format for all of them is several times as fast."""
+    times = [record[key][phase] for key in CLOCKS if key in record for phase in PHASES]
+    line = json.dumps({key: value for key, value in record.items() if key not in CLOCKS}, separators=(",", ":"))
+    if times:
+        column = "[" + ("%.4f," * len(times[0]))[:-1] + "]"
+        clock = "{" + ",".join(['"%s":%s' % (phase, column) for phase in PHASES]) + "}"
+        values = itertools.chain.from_iterable(times)
+        line = line[:-1] + ("," + ",".join(['"%s":%s' % (key, clock) for key in CLOCKS]) + "}") % tuple(values)
+    return line + "\n"
+
+
 def _text(block):
     """The block for the log; means over the kept cycles, accept length over all."""
-    gpu, host = ({phase: statistics.fmean(block[key][phase]) for phase in PHASES} for key in ("event_ms", "host_ms"))
+    gpu, host = ({phase: sum(block[key][phase]) / block["cycles"] for phase in PHASES} for key in CLOCKS)
     how = ", SYNCHRONISED AT EVERY MARK, the server is slower" if block["sync"] else ""
     head = "EAGLE3_PROF (%d cycles, %d timed, steps=%d, bs=%d, rank %d, gpu time by cuda events%s, host timers in brackets)"
     counts = (block[key] for key in ("decode_cycles", "cycles", "steps", "batch_size", "rank"))

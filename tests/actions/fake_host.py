@@ -143,7 +143,17 @@ class FakeHost:
             found.append({"path": entry["path"], "state": state, "sha256": now, "original": entry["original"]})
         return found
 
-    def op_facts(self, python: str, sglang: str, targets: list[str], port: int, log: str, env: Any) -> Any:
+    def op_facts(
+        self,
+        python: str,
+        sglang: str,
+        targets: list[str],
+        port: int,
+        log: str,
+        env: Any,
+        models: Any = None,
+        flags: Any = None,
+    ) -> Any:
         log = log.replace("~", HOME)
         found = {target: f"{PACKAGE}/{target}" for target in targets if f"{PACKAGE}/{target}" in self.files}
         return {

@@ -116,3 +116,51 @@ def test_a_log_that_cannot_be_written_is_said_before_a_server_is_stopped(fake, d
     with pytest.raises(HostError, match="may not write the server's log") as caught:
         do("doctor")
     assert "set `log` of this host" in caught.value.hint
+
+
+def configs(**draft: object) -> dict[str, object]:
+    target = {"hidden_size": 7168, "num_hidden_layers": 61}
+    return {
+        "target": {"path": "/models/target", "config": target, "weights": 0},
+        "draft": {
+            "path": "/models/draft",
+            "config": {"architectures": ["LlamaForCausalLMEagle3"], "hidden_size": 7168, **draft},
+            "weights": 0,
+        },
+    }
+
+
+def test_the_models_and_the_flags_are_asked_for_in_the_same_look(fake, tmp_path) -> None:
+    context = make_context(fake, tmp_path, host=make_host(server={"flags": {"mem-fraction-static": 0.8}}))
+    ACTIONS["doctor"].run(context, ACTIONS["doctor"].args())
+    (asked,) = [args for op, args in fake.calls if op == "facts"]
+    assert asked["models"] == {"target": "/models/target", "draft": "/models/draft"}
+    assert asked["flags"] == ["mem-fraction-static"]
+
+
+def test_a_draft_of_another_target_stops_the_run_before_its_load(fake, do) -> None:
+    fake.facts["models"] = configs(hidden_size=4096)
+    with pytest.raises(HostError, match="hidden states of 4096 values and the target has 7168") as caught:
+        do("doctor")
+    assert "server.speculative.draft_model_path" in caught.value.hint
+    assert "`anyway: true`" in caught.value.hint
+
+
+def test_the_playbook_may_go_on_all_the_same(fake, context, do) -> None:
+    fake.facts["models"] = configs(hidden_size=4096)
+    do("doctor", anyway=True)
+    assert "alarm: The draft takes hidden states of 4096 values" in said(context)
+
+
+def test_what_is_likely_wrong_is_said_and_stops_nothing(fake, context, do) -> None:
+    fake.facts["models"] = configs(eagle_config={"eagle_aux_hidden_state_layer_ids": [2, 30, 58]})
+    fake.facts["flags"] = {"known": 400, "unknown": {"cuda-graph-maxbs": "cuda-graph-max-bs"}}
+    do("doctor")
+    assert "warning: The draft's config names hidden-state layers [2, 30, 58]" in said(context)
+    assert "alarm: SGLang 0.5.9.dev1 does not know cuda-graph-maxbs" in said(context)
+
+
+def test_what_the_checks_say_already_is_not_said_twice(fake, tmp_path) -> None:
+    context = make_context(fake, tmp_path, host=make_host(server={"tp_size": 8}))
+    ACTIONS["doctor"].run(context, ACTIONS["doctor"].args())
+    assert said(context).count("1 GPUs are seen there") == 1

@@ -70,6 +70,8 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "patches" / "eagle3-profile").symlink_to(PROJECT / "patches" / "eagle3-profile")
     (tmp_path / "inventory.yaml").write_text(INVENTORY)
     monkeypatch.setattr(tasks, "PROJECT", tmp_path)
+    # Drawing takes longer than all else that a test does here; test_report_command puts it back.
+    monkeypatch.setattr("eaglelab.report.write.write_report", lambda *_: None)
     return tmp_path
 
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from gpu.validate.experiments import cost, faults, prediction, sweep, timing, tp2
-from gpu.validate.experiments.prediction import predict
+from gpu.validate.clocks import clock_checks
+from gpu.validate.experiments import cost, faults, prediction, product, sweep, timing, tp2, turns
+from gpu.validate.experiments.prediction import predicted
 from gpu.validate.experiments.timing import device_seconds
 from gpu.validate.experiments.truth import truth_checks, worst_z
 from gpu.validate.results import Check
@@ -85,9 +86,15 @@ def test_each_phase_must_agree_with_the_synchronised_clock() -> None:
 
 
 def test_the_device_timer_is_compared_by_phase() -> None:
-    run = timed(EVENT, EVENT, device_ms={"draft": 0.6, "verify": 2.9, "extend": 0.3})
+    quick = {"cycles": 40, "host_ms": 0.7, "event_ms": 3.0}
+    slow = {**EVENT, "verify": 3.3}
+    device = {"draft": 0.6, "verify": 2.9, "extend": 0.3}
+    run = timed(slow, EVENT, device_ms=device, verify_launched_quickest=quick)
     found = timing.experiment().checks({"time-device-v2": {"steps": {"3": run}}})
-    assert found[0].measured == "3.000 ms beside 2.900 ms (+3.4 %)"
+    assert found[0].measured == (
+        "3.000 ms beside 2.900 ms (+3.4 %) in the 40 cycles with the quickest launches (0.70 ms); "
+        "3.300 ms (+13.8 %) in all, launched in 3.00 ms"
+    )
     assert met(found) == [True, None]
 
 
@@ -137,23 +144,81 @@ def test_a_sweep_in_one_load_must_accept_as_separate_loads_do() -> None:
     assert met(sweep.experiment().checks({"sweep-one-v2": one, "sweep-k3-v2": own}))[0] is False
 
 
-def test_throughput_is_predicted_from_survival_and_a_line_through_two_cycle_times() -> None:
-    low = {"event_ms": {"total": 10.0}, "correct_hist": [1, 1, 1]}
-    high = {"event_ms": {"total": 16.0}, "correct_hist": [50, 25, 0, 0, 0, 0, 0, 0, 25]}
-    predicted = predict(low, high, (1, 2, 5))
-    assert predicted == pytest.approx({1: 1500 / 9, 2: 1750 / 10, 5: 2500 / 13})
+def seen(total: float, bins: list[int]) -> dict[str, Any]:
+    return {"event_ms": {"total": total}, "host_ms": {}, "correct_hist": bins}
 
 
-def test_a_prediction_is_held_against_the_sweep() -> None:
-    low = {"event_ms": {"total": 10.0}, "correct_hist": [1, 1, 1]}
-    high = {"event_ms": {"total": 16.0}, "correct_hist": [50, 25, 0, 0, 0, 0, 0, 0, 25]}
-    data = {"prediction-v2": {"steps": {"2": low, "8": high}}}
+CALIBRATION = {
+    "2": seen(10.0, [50, 25, 25]),
+    "5": seen(13.0, [50, 25, 0, 0, 0, 25]),
+    "8": seen(16.0, [50, 25, 0, 0, 0, 0, 0, 0, 25]),
+}
+"""S_1 = 0.5 and S_2 to S_8 = 0.25; a step costs 1 ms."""
+
+
+@pytest.mark.parametrize("points", [(2, 8), (2, 5, 8)])
+def test_throughput_is_predicted_from_survival_and_the_cycle_at_two_or_three_step_counts(
+    points: tuple[int, ...],
+) -> None:
+    model = predicted(CALIBRATION, points)
+    assert [model.at(k).tok_s for k in (1, 2, 5)] == pytest.approx([1500 / 9, 1750 / 10, 2500 / 13])
+
+
+def test_a_prediction_is_held_against_the_rounds_it_was_measured_in() -> None:
     rates = {"1": 1500 / 9, "5": 2500 / 13 / 1.06}
-    one = {"steps": {k: [answer(100 / rate)] for k, rate in rates.items()}}
-    assert prediction.experiment().checks(data) == []
-    found = prediction.experiment().checks({**data, "sweep-one-v2": one})
-    assert met(found) == [False, True]
+    steps = {k: [answer(100 / rate)] for k, rate in rates.items()}
+    assert prediction.experiment().checks({"sweep-k3-v2": {"steps": steps}}) == []
+    found = prediction.experiment().checks({"sweep-one-v2": {"steps": steps, "calibration": CALIBRATION}})
+    assert met(found) == [False, True, False, True]
+    assert found[0].figure == "sweep-one-v2, from K = 2, 8 (line): tok/s predicted"
     assert "K = 5: 192.3 for 181.4 (+6.0 %)" in found[0].measured
+
+
+def turned(**others: list[dict[str, Any]]) -> dict[str, Any]:
+    same = [answer(1.0 + i / 50) for i in range(6)]
+    steps = {str(k): same for k in (1, 2, 3, 5, 8)}
+    measured = {str(k): [answer(1.01 * (1.0 + i / 50)) for i in range(6)] for k in (2, 5, 8)}
+    loads = {"k3": same, "k3-again": same, "off": same, "off-again": same, **others}
+    return {"turns-v2": {"steps": steps, "measured": measured, "others": loads, "failed": {}, "simulated": False}}
+
+
+def test_servers_that_take_turns_are_compared_request_by_request() -> None:
+    found = {check.figure: check for check in turns.experiment().checks(turned())}
+    assert found["v2, K = 3: tok/s in one load against its own, unpatched"].met is True
+    off = found["v2: decode rate, patched and off against unpatched, two loads each"]
+    assert (off.met, off.measured) == (True, "+0.00 % (+0.00 to +0.00; 12 pairs)")
+    assert found["v2, K = 2: decode rate, measured against unmeasured"].measured.startswith("-0.99 %")
+    slower = [answer(1.03 * (1.0 + i / 50)) for i in range(6)]
+    found = {check.figure: check for check in turns.experiment().checks(turned(**{"off": slower, "off-again": slower}))}
+    assert found["v2: decode rate, patched and off against unpatched, two loads each"].met is False
+
+
+def test_a_server_that_did_not_come_up_is_said_and_leaves_its_comparison_out() -> None:
+    data = turned()
+    del data["turns-v2"]["others"]["off-again"]
+    data["turns-v2"]["failed"] = {"off-again": "CommandError: no memory"}
+    found = {check.figure: check.measured for check in turns.experiment().checks(data)}
+    assert found["v2: off-again did not come up"] == "CommandError: no memory"
+    assert not any("two loads each" in figure for figure in found)
+
+
+def test_the_products_own_command_must_end_well() -> None:
+    data = {"command": "sweep --steps 1,2", "code": 0, "command_s": 240.0, "bundle": "x", "sshd": "OpenSSH_9.6"}
+    (check,) = product.experiment().checks({"product-ssh": data})
+    assert (check.figure, check.met) == ("invoke sweep --steps 1,2, ssh", True)
+    assert check.measured == "exit 0 after 240.0 s, bundle x; OpenSSH_9.6"
+    assert met(product.experiment().checks({"product-local": {**data, "code": 1, "sshd": None}})) == [False]
+
+
+def test_the_clocks_are_shown_beside_the_figures() -> None:
+    clocks = {"samples": 9, "at_work": 8, "held_back": {"power cap": 2}, "sm_mhz": [1500, 1980, 1980]}
+    clocks |= {"celsius": [40, 45, 50], "watts": [200, 300, 400]}
+    (check,) = clock_checks({"a": {"clocks": clocks}, "b": {}})
+    assert check.measured == (
+        "SM 1500 to 1980 (median 1980) MHz, 40 to 50 (median 45) C, 200 to 400 (median 300) W in 8 samples at work; "
+        "held back by: power cap in 2"
+    )
+    assert clock_checks({"a": {"clocks": {"samples": 2, "at_work": 0}}})[0].measured == "idle in all 2 samples"
 
 
 def fault(**changes: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from eaglelab.server.command import server_command
 from gpu.truth import craft_truth
 from gpu.validate.machine import Gpu
 from gpu.validate.setting import CANDIDATES, Setting
-from gpu.validate.workspace import Workspace
+from gpu.validate.workspace import CommandError, Workspace
 
 
 @pytest.fixture
@@ -77,3 +77,25 @@ def test_the_workspace_is_a_project_of_its_own(gpu: Gpu) -> None:
     gpu.workspace.inventory({"connection": "local"})
     written = yaml.safe_load((folder / "inventory.yaml").read_text())
     assert written == {"default_host": "here", "hosts": {"here": {"connection": "local"}}}
+
+
+def test_a_server_beside_has_a_tree_a_folder_of_state_and_ports_of_its_own(gpu: Gpu, tmp_path: Path) -> None:
+    spare = tmp_path / "spare"
+    (spare / "sglang/srt").mkdir(parents=True)
+    (spare / "sglang/srt/worker.py").write_text("original")
+    (spare / "torch.py").write_text("shared")
+    gpu.spare = spare
+    first, second = gpu.beside("k3", 1), gpu.beside("off", 2)
+    assert (first.port, second.port) == (32500, 34000)
+    host = host_of(first, Setting())  # type: ignore[arg-type]
+    site = Path(host.server.env["PYTHONPATH"])
+    (site / "sglang/srt/worker.py").write_text("patched")
+    assert (spare / "sglang/srt/worker.py").read_text() == "original"
+    assert (site / "torch.py").is_symlink()
+    assert gpu.beside("k3", 1).entry(Setting())["server"]["env"]["PYTHONPATH"] == str(site)
+    assert (site / "sglang/srt/worker.py").read_text() == "patched", "a tree that is there is used again"
+
+
+def test_without_an_untouched_tree_there_are_no_servers_beside(gpu: Gpu) -> None:
+    with pytest.raises(CommandError, match="--spare"):
+        gpu.beside("k3", 1)

@@ -49,6 +49,16 @@ def test_only_what_came_after_the_mark_is_counted(tmp_path: Path) -> None:
     assert first.steps(1).times.means(times.event_ms) == {}
 
 
+def test_the_cycles_in_which_the_host_was_quickest_are_picked_cycle_by_cycle(tmp_path: Path) -> None:
+    folder = ProbeFolder(tmp_path, lambda: None)
+    one = block(0, 3, [4, 0, 0, 0], [3.0, 2.7, 3.2, 2.8])
+    one["host_ms"] = {**one["host_ms"], "verify": [1.2, 0.7, 1.4, 0.8]}
+    write(tmp_path, one)
+    window = folder.since({})
+    assert window.quickest("verify", 0.5) == pytest.approx({"cycles": 2, "host_ms": 0.75, "event_ms": 2.75})
+    assert window.steps(5).quickest("verify", 0.5) == {}
+
+
 def test_a_record_that_is_none_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "rank0.1.jsonl").write_text("{}\n")
     with pytest.raises(ValueError, match=r"rank0\.1\.jsonl: line 1: schema None"):

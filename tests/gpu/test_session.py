@@ -12,6 +12,7 @@ import pytest
 from gpu.validate.__main__ import Session, wanted_parts
 from gpu.validate.budget import Budget, OutOfTimeError
 from gpu.validate.client import ServerError
+from gpu.validate.clocks import Unwatched
 from gpu.validate.experiments import experiments
 from gpu.validate.part import Part, in_order
 from gpu.validate.results import Check, Results, table
@@ -87,6 +88,11 @@ class FakeMachine:
     def load_seconds(self, setting: Setting) -> float:
         return 50.0
 
+    def watch(self) -> Unwatched:
+        return self.watched
+
+    watched = Unwatched()
+
 
 class FakeSite:
     def __init__(self) -> None:
@@ -121,6 +127,14 @@ def test_what_does_not_fit_is_skipped_and_said(session: Session) -> None:
         "not-to-be-had": "not here",
     }
     assert list(session.results.load()) == ["same-server"]
+
+
+def test_the_clocks_of_a_part_stand_in_its_result(session: Session) -> None:
+    watched = Unwatched()
+    watched.data = {"samples": 3}
+    cast("Any", session.site).machine.watched = watched
+    session.run(part("with-clocks", V1))
+    assert session.results.load()["with-clocks"]["clocks"] == {"samples": 3}
 
 
 def test_what_is_there_is_not_run_again(session: Session) -> None:

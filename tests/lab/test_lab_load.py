@@ -28,7 +28,10 @@ def sent(server: Server, concurrency: int, rounds: int = 1, **more: Any) -> tupl
     options = LoadOptions(num_prompts=COUNT, output_len=TOKENS)
     workload = choose_workload(options, str, None)
     load = as_load(
-        [Round(workload.requests(f"r{concurrency}", {}, repeat=at), flush=at > 0) for at in range(rounds)],
+        [
+            Round([workload.body(at, f"{at}.{again}-r{concurrency}", {}) for at in range(COUNT)], flush=again > 0)
+            for again in range(rounds)
+        ],
         host="127.0.0.1",
         port=server.lab.server_port,
         key=None,

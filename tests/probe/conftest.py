@@ -30,7 +30,12 @@ class Machine:
         self.events = 0
         self.log: list[str] = []
         self.worker = EAGLEWorker()
-        cuda = SimpleNamespace(Event=lambda enable_timing: Event(self, enable_timing), synchronize=self.synchronize)
+        self.stream = object()
+        cuda = SimpleNamespace(
+            Event=lambda enable_timing: Event(self, enable_timing),
+            synchronize=self.synchronize,
+            current_stream=lambda: self.stream,
+        )
         distributed = SimpleNamespace(is_available=lambda: True, is_initialized=lambda: False)
         self.torch = SimpleNamespace(cuda=cuda, distributed=distributed)
         self.probe = module.Probe(
@@ -108,7 +113,8 @@ class Event:
         machine.events += 1
         self.done_at: float | None = None
 
-    def record(self) -> None:
+    def record(self, stream: object) -> None:
+        assert stream is self.machine.stream
         self.done_at = max(self.machine.busy_until, self.machine.now)
 
     def query(self) -> bool:
@@ -159,7 +165,7 @@ class Overlap:
         result = Result(correct, graph)
         m.cycle(output=result, batch=m.batch(len(correct), rid=rid), overlap=True, **options)
         copied = Event(m, enable_timing=True)
-        copied.record()
+        copied.record(m.stream)
         result.copy_done = copied
         if self.copies:
             result.accept_lens = Lens(result.accept_lens.values, copied)

@@ -24,7 +24,7 @@ class Event:
     def __init__(self, enable_timing):
         Event.made += 1
 
-    def record(self):
+    def record(self, _stream):
         pass
 
     def query(self):
@@ -63,7 +63,7 @@ class Controller:
 
 
 def made_probe(module, folder, out):
-    cuda = SimpleNamespace(Event=Event)
+    cuda = SimpleNamespace(Event=Event, current_stream=lambda: None)
     torch = SimpleNamespace(cuda=cuda, distributed=SimpleNamespace(is_available=lambda: False))
     return module.Probe(directory=str(folder), torch=torch, out=out, chooser=module.StepChooser(out=out))
 

@@ -254,7 +254,7 @@ def test_steps_are_chosen_with_measuring_off(alone, controller, tmp_path):
 def test_a_probe_that_fails_leaves_the_choice_of_steps_in_force(server, controller, module, monkeypatch):
     s = server(controller)
     s.cycles(3, "k=5/a")
-    monkeypatch.setattr(s.machine.probe, "_harvest", lambda: 1 / 0)
+    monkeypatch.setattr(s.machine.probe, "_reason", lambda _size: 1 / 0)
     s.cycle("k=5/a")
     assert s.machine.log[-1].startswith("EAGLE3_PROF probe off: ZeroDivisionError")
     assert s.cycles(3, "k=1/b")[1:] == [1, 1]

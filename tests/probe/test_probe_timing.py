@@ -156,7 +156,7 @@ def test_a_model_with_very_slow_cycles_is_not_flushed_cycle_by_cycle(machine, re
 
 
 def test_a_gpu_that_falls_behind_costs_cycles_and_never_a_wait(machine, records, module):
-    m = machine()
+    m = machine(every=1000)
     for _ in range(module.RING + 3):
         m.probe.enter()
         m.probe.begin(m.worker, m.batch(1))

@@ -12,6 +12,7 @@ from hostkit import ORIGINAL, digest
 from linkkit import wrapper
 from serverkit import free_port
 
+from eaglelab.remote.agent.checkup import torch_version
 from eaglelab.remote.agent.facts import facts, find_package, machine, topology
 from eaglelab.remote.agent.journal import Journal
 from eaglelab.remote.agent.wire import AgentError
@@ -165,3 +166,81 @@ def test_a_machine_without_a_number_goes_by_its_hostname(monkeypatch) -> None:
     first = machine([])
     monkeypatch.setattr("socket.gethostname", lambda: "two")
     assert machine([]) != first
+
+
+def test_the_configs_of_both_models_are_read_and_their_weights_counted(checkout: Path, tmp_path: Path) -> None:
+    target, draft = tmp_path / "target", tmp_path / "draft"
+    for folder in (target, draft):
+        folder.mkdir()
+    (target / "config.json").write_text('{"hidden_size": 7168}')
+    (target / "model-1.safetensors").write_bytes(b"12345")
+    (target / "model-2.safetensors").write_bytes(b"123")
+    (target / "model-3.safetensors").symlink_to("was-never-fetched")
+    (target / "training.bin").write_bytes(b"not weights, where there are safetensors")
+    (draft / "config.json").write_text("[]")
+    (draft / "pytorch_model.bin").write_bytes(b"1234")
+    found = look(tmp_path, models={"target": str(target), "draft": str(draft), "hub": "org/model"})["models"]
+    assert found == {
+        "target": {"path": str(target), "config": {"hidden_size": 7168}, "weights": 8},
+        "draft": {"path": str(draft), "config": {}, "weights": 4},
+    }
+
+
+@pytest.mark.parametrize("text", ["not json", '{"cut": ', "\xff", "[" * 100_000])
+def test_a_config_that_cannot_be_read_is_empty(checkout: Path, tmp_path: Path, text: str) -> None:
+    (tmp_path / "target").mkdir()
+    (tmp_path / "target/config.json").write_bytes(text.encode("latin-1"))
+    found = look(tmp_path, models={"target": str(tmp_path / "target")})["models"]
+    assert found["target"]["config"] == {}
+
+
+OLD_FLAGS = """
+    parser.add_argument("--model-path", "--model", type=str)
+    parser.add_argument('--port', type=int)
+    parser.add_argument(
+        "--tp-size",
+    )
+    parser.add_argument("--mem-fraction-static")
+    parser.add_argument("--cuda-graph-max-bs")
+"""
+NEW_FLAGS = """
+class Memory:
+    model_path: A[str, Arg(aliases=["--model"])]
+    port: A[int, "help"] = 30000
+    tp_size: A[int, Arg(cli_name="--tensor-parallel-size")] = 1
+    mem_fraction_static: A[
+        Optional[float],
+        "help",
+    ] = None
+    cuda_graph_max_bs: A[int, "help"] = 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("where", "text"), [("server_args.py", OLD_FLAGS), ("arg_groups/fields/memory.py", NEW_FLAGS)], ids=["old", "new"]
+)
+def test_flags_that_this_release_does_not_know_are_told_with_the_nearest(
+    checkout: Path, tmp_path: Path, where: str, text: str
+) -> None:
+    file = checkout / "python/sglang/srt" / where
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    given = ["model", "mem-fraction-static", "cuda-graph-max", "cuda-graph-maxbs"]
+    found = look(tmp_path, flags=given)["flags"]
+    assert found["unknown"] == {"cuda-graph-maxbs": "cuda-graph-max-bs"}, (
+        "a beginning that is unique is taken by argparse"
+    )
+    assert found["known"] >= 6
+
+
+def test_where_the_flags_of_a_release_are_not_found_nothing_is_said_of_them(checkout: Path, tmp_path: Path) -> None:
+    assert look(tmp_path, flags=["port"])["flags"] is None
+    (checkout / "python/sglang/srt/server_args.py").write_text("# moved elsewhere\n")
+    assert look(tmp_path, flags=["port"])["flags"] is None
+
+
+def test_the_version_of_pytorch_is_read_from_the_servers_environment(tmp_path: Path) -> None:
+    packages = tmp_path / "env/lib/python3.11/site-packages"
+    (packages / "torch-2.9.1+cu128.dist-info").mkdir(parents=True)
+    assert torch_version(str(tmp_path / "env/bin/python3")) == "2.9.1+cu128"
+    assert torch_version("python3") is None

@@ -48,6 +48,8 @@ def _gpu(index: int, total: int, used: int) -> dict[str, str]:
         "utilization.gpu": f"{100 if used > IDLE_MIB else 0} %",
         "temperature.gpu": "45",
         "clocks.sm": "1980 MHz",
+        "clocks.mem": "3201 MHz",
+        "clocks_throttle_reasons.active": "0x0000000000000000",
         "power.draw": "400.00 W" if used > IDLE_MIB else "75.00 W",
     }
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from typing import Any, Sequence
 
+from eaglelab.remote.agent.checkup import flags_not_known, model_facts, torch_version
 from eaglelab.remote.agent.files import describe_file, sha256
 from eaglelab.remote.agent.journal import Journal
 from eaglelab.remote.agent.manifest import read_manifest
@@ -185,12 +186,15 @@ def facts(
     port: int,
     log: str,
     env: dict[str, str],
+    models: dict[str, str] | None = None,
+    flags: list[str] | None = None,
     launcher: dict[str, Any] | None = None,
     host: str = "127.0.0.1",
 ) -> dict[str, Any]:
     """Everything that a plan needs, read in one round trip; nothing is changed.
 
-    `targets` are paths below the package; those that exist come back under `files`. `launcher` is as for a start, and
+    `targets` are paths below the package; those that exist come back under `files`. `models`: paths of the target and
+    the draft, `flags` those of the server, of which is said what they are worth here. `launcher` is as for a start, and
     refused here where it cannot work; `host` is what the server binds to.
     """
     home = os.path.expanduser("~")
@@ -222,6 +226,7 @@ def facts(
         "state": journal.folder,
         "python": expanded,
         "python_version": ".".join(str(part) for part in sys.version_info[:3]),
+        "torch_version": None if image else torch_version(expanded),
         "package": package,
         "sglang_version": image.version if image else _version(package),
         "image": image.id if image else None,
@@ -239,6 +244,8 @@ def facts(
         "manifest": read_manifest(journal),
         "states": journal.states(),
         "loads": known_loads(journal),
+        "models": model_facts(models or {}),
+        "flags": flags_not_known(package, flags) if flags and not image else None,
         "log": log,
         "log_writable": _can_append(log),
         "log_size": log_info.st_size if log_info else 0,

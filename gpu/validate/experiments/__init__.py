@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpu.validate.experiments import cost, faults, prediction, sweep, timing, tp2, truth
+from gpu.validate.experiments import cost, faults, prediction, product, sweep, timing, tp2, truth, turns
 from gpu.validate.part import Experiment
 
 __all__ = ["experiments"]
@@ -14,8 +14,10 @@ def experiments(tokens: int) -> list[Experiment]:
         truth.experiment(tokens),
         timing.experiment(),
         cost.experiment(),
+        turns.experiment(),
         sweep.experiment(),
         prediction.experiment(),
+        product.experiment(),
         faults.experiment(),
         tp2.experiment(),
     ]

@@ -16,8 +16,8 @@ from gpu.validate.site import Site
 
 __all__ = ["experiment"]
 
-_PAIRS, _TOKENS, _STEPS = 40, 256, 3
-_REQUESTS, _WARM_UP = 24, 2
+_PAIRS, _TOKENS, _STEPS = 80, 192, 3
+_REQUESTS, _WARM_UP = 32, 2
 _MOST = 1.0
 """Percent that a switched-on or switched-off probe may take."""
 
@@ -27,12 +27,12 @@ def experiment() -> Experiment:
     parts = []
     for worker in WORKERS:
         setting = Setting(worker=worker, candidates=CANDIDATES)
-        parts.append(Part(f"cost-on-{worker}", 50, partial(_run_pairs, setting=setting), setting))
+        parts.append(Part(f"cost-on-{worker}", 80, partial(_run_pairs, setting=setting), setting))
     for number in (1, 2):
         for name, patched in (("unpatched", False), ("off", True)):
             setting = Setting(patched=patched, probe=False)
             run = partial(_run_series, setting=setting, fresh=number > 1)
-            parts.append(Part(f"cost-{name}-{number}", 18, run, setting, alone=number > 1))
+            parts.append(Part(f"cost-{name}-{number}", 24, run, setting, alone=number > 1))
     return Experiment("cost", parts, _checks)
 
 

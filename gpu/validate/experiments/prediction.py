@@ -1,86 +1,66 @@
-"""prediction: tok/s at every step count out of the phases and the survival at two of them, against what was measured."""
+"""prediction: tok/s at every step count out of what the probe saw at two or three of them, against what was measured.
+
+It runs nothing of its own: wherever step counts take turns in one load, some of them are measured too.
+"""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from functools import partial
 
-from gpu.validate.budget import Budget
-from gpu.validate.client import Ask
-from gpu.validate.experiments.sweep import ROUNDS, TOKENS, rates
-from gpu.validate.part import Experiment, Part
+from eaglelab.model.prediction import Prediction, predict
+from eaglelab.model.seen import Seen
+from gpu.validate.experiments.sweep import rates
+from gpu.validate.part import Experiment
 from gpu.validate.results import Check, Data
-from gpu.validate.setting import CANDIDATES, WORKERS, Setting
-from gpu.validate.site import Site
 
-__all__ = ["experiment", "predict"]
+__all__ = ["experiment", "predicted"]
 
-_LOW, _HIGH = 2, 8
-"""Not 1: without a second draft forward it is off the line of the others."""
+_POINTS = ((2, 8), (2, 5, 8))
 _MOST = 5.0
 _TIE = 1.0
 
 
 def experiment() -> Experiment:
-    """The two step counts measured with the sweep's own prompts, so that their luck is in both figures."""
-    parts = []
-    for worker in WORKERS:
-        setting = Setting(worker=worker, candidates=CANDIDATES)
-        parts.append(Part(f"prediction-{worker}", 20, partial(_run, setting=setting), setting))
-    return Experiment("prediction", parts, _checks)
+    """Checks alone."""
+    return Experiment("prediction", [], _checks)
 
 
-def _run(site: Site, budget: Budget, setting: Setting) -> Data:
-    server = site.serve(setting, budget)
-    found = {}
-    for steps in (_LOW, _HIGH):
-        mark = server.probe.mark()
-        server.lead(steps)
-        for number, prompt in enumerate(server.truth.prompts(ROUNDS, TOKENS)):
-            server.client.ask(Ask(f"k={steps}/calibrate-{number}", prompt, TOKENS))
-        window = server.probe.since(mark).rank(0).steps(steps)
-        times = window.times
-        found[str(steps)] = {"event_ms": times.means(times.event_ms), "correct_hist": window.histograms[steps]}
-    return {**server.about(), "steps": found}
+def predicted(calibration: Mapping[str, Data], points: Sequence[int]) -> Prediction:
+    """The project's model of one request at a time, from the cycle times and right drafts at `points`."""
+    return predict(1, [_seen(steps, calibration[str(steps)]) for steps in points])
 
 
-def predict(low: Data, high: Data, steps: Sequence[int]) -> dict[int, float]:
-    """tok/s = 1000 AL(K) / T(K) for one request at a time.
-
-    AL(K) = 1 + S_1 + ... + S_K, with the survival of the higher step count; T(K), the cycle's ms, on the line through both.
-    """
-    bins = high["correct_hist"]
-    survival = [sum(bins[k:]) / sum(bins) for k in range(1, len(bins))]
-    totals = low["event_ms"]["total"], high["event_ms"]["total"]
-    slope = (totals[1] - totals[0]) / (_HIGH - _LOW)
-    return {k: 1000 * (1 + sum(survival[:k])) / (totals[0] + slope * (k - _LOW)) for k in steps}
+def _seen(steps: int, found: Data) -> Seen:
+    bins, event_ms = found["correct_hist"], found["event_ms"]
+    survival = [sum(bins[k:]) / sum(bins) for k in range(1, steps + 1)]
+    host_ms = found["host_ms"]
+    return Seen(steps, event_ms["total"], 1 + sum(survival), survival=survival, event_ms=event_ms, host_ms=host_ms)
 
 
 def _checks(results: Mapping[str, Data]) -> list[Check]:
     checks = []
-    for worker in WORKERS:
-        data, sweep = results.get(f"prediction-{worker}"), results.get(f"sweep-one-{worker}")
-        if data is None or sweep is None:
-            continue
-        measured = {int(steps): statistics.fmean(rates(answers)) for steps, answers in sweep["steps"].items()}
-        predicted = predict(data["steps"][str(_LOW)], data["steps"][str(_HIGH)], list(measured))
-        off = {steps: 100 * (predicted[steps] / rate - 1) for steps, rate in measured.items()}
-        shown = ", ".join(f"K = {k}: {predicted[k]:.1f} for {measured[k]:.1f} ({off[k]:+.1f} %)" for k in measured)
-        best, chosen = max(measured, key=measured.__getitem__), max(predicted, key=predicted.__getitem__)
-        loss = 100 * (1 - measured[chosen] / measured[best])
-        checks += [
-            Check(
-                f"{worker}: tok/s predicted from K = {_LOW} and {_HIGH}",
-                f"{_MOST:g} %",
-                shown,
-                max(map(abs, off.values())) <= _MOST,
-            ),
-            Check(
-                f"{worker}: best step count predicted",
-                f"within {_TIE:g} % of the best",
-                f"{chosen} for {best} ({loss:.2f} % slower)",
-                loss <= _TIE,
-            ),
-        ]
+    for name, data in results.items():
+        for points in _POINTS if "calibration" in data else ():
+            checks += _held_against(name, data, points)
     return checks
+
+
+def _held_against(name: str, data: Data, points: Sequence[int]) -> list[Check]:
+    model = predicted(data["calibration"], points)
+    measured = {int(steps): statistics.fmean(rates(answers)) for steps, answers in data["steps"].items()}
+    told = {steps: model.at(steps).tok_s for steps in measured}
+    off = {steps: 100 * (told[steps] / rate - 1) for steps, rate in measured.items()}
+    shown = ", ".join(f"K = {k}: {told[k]:.1f} for {measured[k]:.1f} ({off[k]:+.1f} %)" for k in measured)
+    best, chosen = max(measured, key=measured.__getitem__), max(told, key=told.__getitem__)
+    loss = 100 * (1 - measured[chosen] / measured[best])
+    where = f"{name}, from K = {', '.join(map(str, points))} ({model.cycle.shape})"
+    return [
+        Check(f"{where}: tok/s predicted", f"{_MOST:g} %", shown, max(map(abs, off.values())) <= _MOST),
+        Check(
+            f"{where}: best step count predicted",
+            f"within {_TIE:g} % of the best",
+            f"{chosen} for {best} ({loss:.2f} % slower)",
+            loss <= _TIE,
+        ),
+    ]

@@ -9,12 +9,13 @@ from eaglelab.profile.ranking import compare
 from eaglelab.profile.stats import describe
 from gpu.validate.budget import Budget
 from gpu.validate.client import Ask
+from gpu.validate.experiments.rounds import OneLoad
 from gpu.validate.part import Experiment, Part
 from gpu.validate.results import Check, Data
 from gpu.validate.setting import CANDIDATES, WORKERS, Setting
 from gpu.validate.site import Site
 
-__all__ = ["ROUNDS", "TOKENS", "accept_length", "experiment", "rates"]
+__all__ = ["ROUNDS", "TOKENS", "accept_length", "all_rates", "compared", "experiment", "rates"]
 
 ROUNDS, TOKENS = 12, 256
 _WARM_UP = 2
@@ -27,7 +28,7 @@ def experiment() -> Experiment:
     parts = []
     for worker in WORKERS:
         setting = Setting(worker=worker, candidates=CANDIDATES)
-        parts.append(Part(f"sweep-one-{worker}", 45, partial(_run_one, setting=setting), setting))
+        parts.append(Part(f"sweep-one-{worker}", 75, partial(_run_one, setting=setting), setting))
     for worker in WORKERS:
         for steps in (3, 8, 1, 5, 2):
             alone = Setting(worker=worker, steps=steps, patched=False, probe=False)
@@ -36,16 +37,12 @@ def experiment() -> Experiment:
 
 
 def _run_one(site: Site, budget: Budget, setting: Setting) -> Data:
-    """Rounds in which the step counts take turns, each round with one prompt and another count first."""
-    server = site.serve(setting, budget)
-    found: dict[str, list[Data]] = {str(steps): [] for steps in setting.candidates}
-    for number, prompt in enumerate(server.truth.prompts(ROUNDS, TOKENS)):
-        turn = number % len(setting.candidates)
-        for steps in setting.candidates[turn:] + setting.candidates[:turn]:
-            server.lead(steps)
-            answer = server.client.ask(Ask(f"k={steps}/p=0/sweep-{number}", prompt, TOKENS))
-            found[str(steps)].append(answer.to_json())
-    return {**server.about(), "steps": found}
+    one = OneLoad(site.serve(setting, budget), TOKENS)
+    one.begin()
+    for number, prompt in enumerate(one.server.truth.prompts(ROUNDS, TOKENS)):
+        for _ in one.turns(number, prompt):
+            pass
+    return {**one.server.about(), **one.data()}
 
 
 def _run_alone(site: Site, budget: Budget, setting: Setting) -> Data:
@@ -79,14 +76,15 @@ def _checks(results: Mapping[str, Data]) -> list[Check]:
             if separate is None:
                 continue
             loads.append(separate["load_s"])
-            checks += _compared(f"{worker}, K = {steps}", one["steps"][str(steps)], separate["steps"][str(steps)])
+            checks += compared(f"{worker}, K = {steps}", one["steps"][str(steps)], separate["steps"][str(steps)])
         shown = ", ".join("up already" if load is None else f"{load:.0f}" for load in loads)
         checks.append(Check(f"{worker}: loads in seconds, the one for all first", "-", shown, None))
-        checks.append(Check(f"{worker}: tok/s in one load", "-", _all_rates(one["steps"]), None))
+        checks.append(Check(f"{worker}: tok/s in one load", "-", all_rates(one["steps"]), None))
     return checks
 
 
-def _all_rates(steps: Mapping[str, Sequence[Data]]) -> str:
+def all_rates(steps: Mapping[str, Sequence[Data]]) -> str:
+    """Mean tok/s with the half-width of its interval, and accept length, by step count."""
     found = []
     for count, answers in steps.items():
         stats = describe(rates(answers))
@@ -95,7 +93,8 @@ def _all_rates(steps: Mapping[str, Sequence[Data]]) -> str:
     return "; ".join(found)
 
 
-def _compared(where: str, one: Sequence[Data], separate: Sequence[Data]) -> list[Check]:
+def compared(where: str, one: Sequence[Data], separate: Sequence[Data]) -> list[Check]:
+    """Equal requests of the one load and of a load of their own."""
     lengths = accept_length(one), accept_length(separate)
     found = compare(rates(one), rates(separate))
     low, high = (100 * (end - 1) for end in found.ci95)

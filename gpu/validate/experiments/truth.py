@@ -32,7 +32,8 @@ def experiment(tokens: int) -> Experiment:
         setting = Setting(worker=worker, acceptance=acceptance, candidates=CANDIDATES)
         for batch in (1, 8):
             run = partial(_run, setting=setting, batch=batch, tokens=tokens)
-            parts.append(Part(f"truth-{worker}-p{acceptance}-b{batch}", 125 if batch == 1 else 35, run, setting))
+            seconds = (125 if batch == 1 else 35) * tokens / 10_000
+            parts.append(Part(f"truth-{worker}-p{acceptance}-b{batch}", seconds, run, setting))
     return Experiment("truth", parts, lambda results: truth_checks("truth-", results))
 
 

@@ -1,0 +1,75 @@
+"""What can be known of a load before it is spent: the models' own configs, and the flags that this SGLang knows."""
+
+from __future__ import annotations
+
+import difflib
+import glob
+import json
+import os
+import re
+from typing import Any, Sequence
+
+__all__ = ["flags_not_known", "model_facts", "torch_version"]
+
+_MOST_TEXT = 4 << 20
+_ALWAYS_THERE = frozenset(("model-path", "port", "tp-size", "mem-fraction-static"))
+"""Flags that every release has: where the search does not find these, it finds too little to say anything."""
+
+
+def model_facts(paths: dict[str, str]) -> dict[str, Any]:
+    """Of each model folder its config.json and the bytes of its weights; a name of a hub is left out."""
+    found = {}
+    for which, path in paths.items():
+        folder = os.path.expanduser(path)
+        if os.path.isdir(folder):
+            found[which] = {"path": folder, "config": _model_config(folder), "weights": _weight_bytes(folder)}
+    return found
+
+
+def _model_config(folder: str) -> Any:
+    try:
+        with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
+            config = json.loads(file.read(_MOST_TEXT))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return config if isinstance(config, dict) else {}
+
+
+def _weight_bytes(folder: str) -> int:
+    for ending in ("*.safetensors", "*.bin"):
+        paths = glob.glob(os.path.join(glob.escape(folder), ending))
+        if paths:
+            return sum(os.path.getsize(path) for path in paths if os.path.exists(path))
+    return 0
+
+
+def flags_not_known(package: str, flags: Sequence[str]) -> Any:
+    """Which of the flags (named without dashes) this release does not know, each with the nearest that it does.
+
+    Read in server_args.py, and from 0.5.20 on in the files of arg_groups, as text: a release's own Python need not be
+    this one. What argparse would take for a unique beginning of a flag counts as known. None where it cannot be told.
+    """
+    srt = os.path.join(package, "srt")
+    sources = glob.glob(os.path.join(glob.escape(srt), "arg_groups", "**", "*.py"), recursive=True)
+    known = set()
+    for path in [os.path.join(srt, "server_args.py")] + sources:
+        try:
+            with open(path, encoding="utf-8", errors="replace") as file:
+                text = file.read(_MOST_TEXT)
+        except OSError:
+            continue
+        known.update(re.findall(r"[\"']--([a-z0-9][a-z0-9-]*)[\"']", text))
+        known.update(name.replace("_", "-") for name in re.findall(r"^    ([a-z][a-z0-9_]*) *:", text, re.M))
+    if not known >= _ALWAYS_THERE:
+        return None
+    unknown = [flag for flag in flags if not any(name.startswith(flag) for name in known)]
+    near = {flag: (difflib.get_close_matches(flag, known, n=1) + [None])[0] for flag in unknown}
+    return {"known": len(known), "unknown": near}
+
+
+def torch_version(python: str) -> Any:
+    """From the folder of an environment's packages, without starting it; None where that is not how it is laid out."""
+    root = os.path.dirname(os.path.dirname(python))
+    for folder in glob.glob(os.path.join(glob.escape(root), "lib*", "python3*", "site-packages", "torch-*.dist-info")):
+        return os.path.basename(folder)[len("torch-") : -len(".dist-info")]
+    return None
