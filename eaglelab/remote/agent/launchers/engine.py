@@ -55,6 +55,7 @@ def must_have(*tools: str) -> None:
 
 def papers(state: StateFolder, record: Mapping[str, Any], files: Mapping[str, bytes]) -> str:
     """A folder of a server's own in the state folder, which only this user may read, with its record and these files."""
+    state.open("launch")
     folder = _papers_of(state, record["name"])
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)

@@ -65,7 +65,7 @@ def find_image(state: StateFolder, engine: str, name: str, python: str, targets:
     copies = os.path.join(state.folder, folder, "sglang")
     earlier = set((known or {}).get("looked_for", ()))
     if known is None or not set(targets) <= earlier:
-        state.open()
+        state.open("images")
         known = _look_into(engine, digest, python, targets)
         _make_folder(copies)
         for target, data in known.pop("files").items():
