@@ -16,7 +16,8 @@ from eaglelab.context import Context, LogMark
 from eaglelab.profile.bench import BenchResult
 from eaglelab.profile.checks import probe_cost
 from eaglelab.profile.findings import Finding
-from eaglelab.profile.log_report import LogCollector, LogReport
+from eaglelab.profile.log_collector import LogCollector
+from eaglelab.profile.log_report import LogReport
 from eaglelab.profile.logfile import record_lines
 from eaglelab.profile.measurement import Evidence, examine
 from eaglelab.profile.measurement_set import Measurement

@@ -1,8 +1,7 @@
-"""Commands that need no host: patch-check and report."""
+"""Commands that need no host: patch-check."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from eaglelab.commands.options import filled
@@ -14,13 +13,9 @@ from eaglelab.patching.folder import find_patch
 from eaglelab.patching.known import load_known
 from eaglelab.patching.plan import plan_file
 from eaglelab.patching.spec import load_patch
-from eaglelab.profile.logfile import read_log
-from eaglelab.profile.records import read_records
-from eaglelab.profile.summary import summarise
-from eaglelab.report.terminal import log_report, profile_table
 from eaglelab.say import Say
 
-__all__ = ["patch_check", "report"]
+__all__ = ["patch_check"]
 
 
 def patch_check(project: Path, file: str | None, out: str | None, patch: str, outcome: Outcome, say: Say) -> None:
@@ -71,51 +66,3 @@ def patch_check(project: Path, file: str | None, out: str | None, patch: str, ou
         "drift": drift.to_json(),
         "diff": diff,
     }
-
-
-def report(project: Path, log: str | None, run: str | None, outcome: Outcome, say: Say) -> None:
-    """Shows a log of any origin (`log`), or the profile of a run's bundle (the newest, if none is named)."""
-    filled(log, "--log")
-    filled(run, "--run")
-    if log is not None:
-        path = Path(log)
-        if not path.is_file():
-            raise InputError("there is no such file", where=log, hint="--log takes a server log, gzip too")
-        found = read_log(path)
-        say.show(log_report(found))
-        outcome.more["log"] = found.to_json()
-        return
-    bundle = _bundle(project, run)
-    profiles = {}
-    for folder in sorted({file.parent.parent for file in bundle.rglob("probe/*.jsonl")}):
-        lines = [line for file in sorted(folder.glob("probe/*.jsonl")) for line in file.read_bytes().splitlines()]
-        profile = summarise(read_records(lines), simulated=_simulated(bundle))
-        say.show(profile_table(profile))
-        profiles[str(folder.relative_to(bundle))] = profile.to_json()
-    if not profiles:
-        hint = f"see what is in {bundle}; a server's log can be read with --log FILE"
-        raise InputError(f"run '{bundle.name}' has no profile", where="--run", hint=hint)
-    outcome.run, outcome.bundle, outcome.more["profiles"] = bundle.name, bundle, profiles
-
-
-def _bundle(project: Path, run: str | None) -> Path:
-    logs = project / "logs"
-    if run is not None:
-        named = Path(run) if Path(run).is_dir() else logs / run
-        if not named.is_dir():
-            raise InputError(f"there is no run '{run}'", where=str(logs), hint="a folder name under logs/")
-        return named
-    found = sorted({file.parents[len(file.relative_to(logs).parts) - 2] for file in logs.rglob("probe/*.jsonl")})
-    if not found:
-        raise InputError(
-            "no run here has a profile yet", where=str(logs), hint="invoke deploy-profiling, or --log FILE"
-        )
-    return found[-1]
-
-
-def _simulated(bundle: Path) -> str | None:
-    """The label that the run's own profile was stored with."""
-    for file in bundle.rglob("profile.json"):
-        label = json.loads(file.read_text(encoding="utf-8")).get("simulated")
-        return str(label) if label else None
-    return None

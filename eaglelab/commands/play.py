@@ -229,6 +229,11 @@ def run_on_hosts(
                 outcome.hosts[host.name] = {"ok": True, **bundle.masker.mapping(work(context))}
         if record and not request.check:
             bundle.json("result.json", outcome.hosts[host.name])
+    if record and not request.check:
+        from eaglelab.report import write  # here, so that no other command waits for it
+
+        for host in selection.hosts:
+            write.write_report(folder, host.name, say.line)
     if outcome.has_bundle:
         note = " (--check: nothing was changed)" if request.check else ""
         say.line(f"done{note}; bundle: {outcome.shown_bundle}")

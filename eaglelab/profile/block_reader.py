@@ -84,6 +84,11 @@ class BlockReader:
         self._open: dict[str, tuple[BlockText, int]] = {}
         self._latest = ""
 
+    @property
+    def open(self) -> bool:
+        """Whether lines without a header may still belong to a block."""
+        return bool(self._open)
+
     def feed(self, line: str, number: int) -> list[BlockText]:
         """Take one line (`number` from 1); give the blocks that it completes."""
         header = _HEADER.search(line)
@@ -93,8 +98,7 @@ class BlockReader:
         tag = _RANK_TAG.search(line)
         if header is None:
             done = self._close([name for name, (_, last) in self._open.items() if number - last > _PATIENCE])
-            self._read(line, number, tag[1] if tag and tag[1] in self._open else self._latest)
-            return done
+            return done + self._read(line, number, tag[1] if tag and tag[1] in self._open else self._latest)
         self._latest = tag[1] if tag else ""
         done = self._close([self._latest])
         text = line[line.index("EAGLE3_PROF") :]
@@ -104,16 +108,16 @@ class BlockReader:
         if tag:
             block.counts.setdefault("rank", int(tag[1]))
         self._open[self._latest] = (block, number)
-        self._read(text, number, self._latest)
-        return done
+        return done + self._read(text, number, self._latest)
 
     def finish(self) -> list[BlockText]:
         """The blocks still open at the end of the log."""
         return self._close(list(self._open))
 
-    def _read(self, line: str, number: int, name: str) -> None:
+    def _read(self, line: str, number: int, name: str) -> list[BlockText]:
+        """Gives the block if that was the last of its values."""
         if name not in self._open or is_decode_line(line):
-            return
+            return []
         block = self._open[name][0]
         for match in _FIELD.finditer(line):
             if _is_chance(match, line):
@@ -121,6 +125,7 @@ class BlockReader:
             block.take(match)
             block.says_bonus |= match["accept_length"] is not None and "bonus token included" in line
             self._open[name] = (block, number)
+        return self._close([name]) if len(block.values) == len(_LABELS) else []
 
     def _close(self, names: Iterable[str]) -> list[BlockText]:
         closed = [self._open.pop(name)[0] for name in names if name in self._open]

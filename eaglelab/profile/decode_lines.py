@@ -8,14 +8,36 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import datetime
 
-__all__ = ["Canary", "DecodeLine", "is_decode_line", "parse_canary", "parse_decode_line", "strip_ansi"]
+__all__ = [
+    "NO_GRAPH",
+    "Canary",
+    "DecodeLine",
+    "anchor_of",
+    "clock",
+    "decode_figures",
+    "is_decode_line",
+    "parse_canary",
+    "parse_decode_line",
+    "strip_ansi",
+    "time_spans",
+]
+
+NO_GRAPH = b"graph: False"
+"""What a line has that says that its cycles ran without a graph."""
 
 _ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 _ANCHOR = re.compile(r"Decode batch(?: \[(?P<iteration>\d{1,15})\])?[.,]")
 _THROUGHPUT = "gen throughput (token/s)"
 _PAIR = re.compile(r"(?P<key>[^\s:,…][^:,…]{0,60}):\s*(?P<value>[^\s,…\"'}]+)")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?")
+_RAW_THROUGHPUT = _THROUGHPUT.encode()
+_USUAL = re.compile(
+    rb", accept len: (?P<accepted>\d{1,15}\.\d{1,15}), [ -~]*, gen throughput \(token/s\): (?P<throughput>\d{1,15}\.\d{1,15}),"
+)
+_RAW_ANCHOR = re.compile(_ANCHOR.pattern.encode())
+_RAW_TIME = re.compile(_TIME.pattern.encode())
 _RANK = re.compile(r"(?:^|[\s\[])(?P<kind>DP|TP)(?P<rank>\d{1,9})(?=[\s\]])")
 _CANARY = re.compile(
     r"EAGLE3_PROF probe (?P<probe>\S+) active: class=(?P<worker>\S+) rank=(?P<rank>\d{1,9})/(?P<world>\d{1,9}) "
@@ -71,7 +93,9 @@ def parse_decode_line(line: str) -> DecodeLine | None:
         return None
     anchor = _ANCHOR.search(line)
     prefix, body = (line[: anchor.start()], line[anchor.end() :]) if anchor else ("", line)
-    fields = {match["key"].strip(): match["value"] for match in _PAIR.finditer(body)}
+    fields: dict[str, str] = {}
+    for match in _PAIR.finditer(body):
+        fields.setdefault(match["key"].strip(), match["value"])
     time = _last(_TIME.findall(prefix))
     ranks = {match["kind"]: int(match["rank"]) for match in _RANK.finditer(prefix)}
     backend = next((name for name in ("cuda", "npu", "cpu") if f"{name} graph" in fields), None)
@@ -92,9 +116,37 @@ def parse_decode_line(line: str) -> DecodeLine | None:
     )
 
 
+def decode_figures(raw: bytes) -> tuple[float | None, float | None]:
+    """Throughput and accept length of a decode line, as `parse_decode_line` reads them; quick for lines of the usual shape."""
+    usual = _USUAL.search(raw)
+    if usual is not None and raw.count(b"accept len") == raw.count(_RAW_THROUGHPUT) == 1 and b"\x1b" not in raw:
+        return float(usual["throughput"]), float(usual["accepted"])
+    line = parse_decode_line(raw.decode("utf-8", errors="replace"))
+    return (None, None) if line is None else (line.throughput, line.accept_length)
+
+
 def is_decode_line(line: str) -> bool:
     """Whether `parse_decode_line` would read this line."""
     return _THROUGHPUT in line or _ANCHOR.search(line) is not None
+
+
+def anchor_of(raw: bytes) -> re.Match[bytes] | None:
+    """The words that make a decode line, with the group `iteration`, in a line's bytes."""
+    return _RAW_ANCHOR.search(raw)
+
+
+def time_spans(raw: bytes) -> list[tuple[int, int]]:
+    """Where times stand in the bytes before the anchor; the last one is the line's."""
+    return [match.span() for match in _RAW_TIME.finditer(raw)]
+
+
+def clock(time: str | None) -> int | None:
+    """Seconds since 1970 of a printed time, whose zone is unknown and taken for UTC; None if it is no time since then."""
+    try:
+        seconds = -1 if time is None else datetime.fromisoformat(f"{time[:19]}+00:00").timestamp()
+    except ValueError:
+        return None
+    return int(seconds) if seconds >= 0 else None
 
 
 def parse_canary(line: str) -> Canary | None:

@@ -1,45 +1,64 @@
-"""Reads a whole server log, of any size: plain or gzip, whatever its bytes."""
+"""Reads whole server logs of any size: plain, gzip or zstd, one or several, a stream, whatever their bytes."""
 
 from __future__ import annotations
 
-import gzip
 import os
-import zlib
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 from eaglelab.errors import InputError
-from eaglelab.profile.log_report import LogCollector, LogReport
+from eaglelab.profile.log_collector import LogCollector
+from eaglelab.profile.log_report import LogReport
+from eaglelab.profile.log_source import DamagedLogError, chunks
 
-__all__ = ["read_log", "record_lines"]
+__all__ = ["STDIN", "read_log", "read_logs", "record_lines"]
 
-_GZIP_MAGIC = b"\x1f\x8b"
-# A longer line is read in pieces: no log can fill the memory with one line.
-_LONGEST_LINE = 1 << 16
+STDIN = "-"
+"""The name that stands for standard input."""
+
 # A record of a hundred cycles has some 10 kB.
 _LONGEST_RECORD = 1 << 24
 
 
-def read_log(source: str | os.PathLike[str] | Iterable[bytes | str]) -> LogReport:
-    """Read a log file by its path, or the lines of one, in one pass.
+def read_logs(names: Sequence[str], stdin: BinaryIO | None = None) -> LogReport:
+    """Read logs as one: the parts of a rotated log, or several logs, in the order given. `-` is standard input.
 
-    Raises InputError when the file cannot be read. A gzip file that is cut short is reported on as far as it goes.
+    Lines are counted on from file to file (`LogReport.files`). Raises InputError, before anything is read, when no name
+    is given or one is no file; a packed file that is cut short is reported on as far as it goes.
     """
+    if not names:
+        raise InputError("no log is named", where="--log", hint="--log FILE, or --log - for standard input")
+    for name in names:
+        if name != STDIN and not Path(name).exists():
+            raise InputError("there is no such file", where=name, hint="--log takes server logs; gzip and zstd too")
+    if list(names).count(STDIN) > 1:
+        raise InputError("standard input can be read only once", where="--log", hint="give - once")
     collector = LogCollector()
-    if not isinstance(source, str | os.PathLike):
-        for line in source:
-            collector.feed(line)
-        return collector.report()
-    path = Path(source)
-    try:
-        for line in _file_lines(path):
-            collector.feed(line)
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        collector.problem(f"the gzip file is damaged or cut short ({error}); what could be read is reported")
-    except OSError as error:
-        raise InputError(
-            f"the log cannot be read: {error.strerror or error}", where=str(path), hint="give the path of a server log"
-        ) from error
+    for name in names:
+        if name == STDIN:
+            _collect(collector, name, stdin or sys.stdin.buffer)
+        else:
+            try:
+                with Path(name).open("rb", buffering=0) as file:
+                    _collect(collector, name, file)
+            except OSError as error:
+                raise InputError(
+                    f"the log cannot be read: {error.strerror or error}",
+                    where=name,
+                    hint="give the path of a server log",
+                ) from error
+    return collector.report()
+
+
+def read_log(source: str | os.PathLike[str] | Iterable[bytes | str]) -> LogReport:
+    """Read one log file by its path, or the lines of one, in one pass. Raises InputError when it cannot be read."""
+    if isinstance(source, str | os.PathLike):
+        return read_logs([os.fspath(source)])
+    collector = LogCollector()
+    for line in source:
+        collector.feed(line)
     return collector.report()
 
 
@@ -51,9 +70,10 @@ def record_lines(paths: Iterable[Path]) -> Iterator[bytes]:
                 yield line
 
 
-def _file_lines(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as raw:
-        packed = raw.peek(len(_GZIP_MAGIC)).startswith(_GZIP_MAGIC)
-        stream = gzip.GzipFile(fileobj=raw) if packed else raw
-        while line := stream.readline(_LONGEST_LINE):
-            yield line
+def _collect(collector: LogCollector, name: str, stream: BinaryIO) -> None:
+    collector.begin(name)
+    try:
+        for chunk in chunks(stream):
+            collector.feed_chunk(chunk)
+    except DamagedLogError as error:
+        collector.problem(f"{name}: {error}; what could be read is reported")

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from eaglelab.profile.definitions import PHASES
+from eaglelab.profile.record_fields import RecordError, count, items, mapping, number, text, whole
 
 __all__ = [
     "GRAPH",
+    "KEPT_PROBLEMS",
     "SCHEMA",
     "Asked",
     "CycleBlock",
@@ -25,12 +26,10 @@ __all__ = [
 ]
 
 SCHEMA = 1
+KEPT_PROBLEMS = 100
+_LONGEST_PROBLEM = 300
 GRAPH = ("cuda_graph", "eager")
 """How a cycle's target ran."""
-
-
-class RecordError(ValueError):
-    """A line that is no record of this schema; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -109,32 +108,56 @@ class Problem:
 
 @dataclass
 class Records:
-    """All records of one or several probe files, in order."""
+    """All records of one or several probe files, in order.
+
+    Of problems the first `KEPT_PROBLEMS` are kept and `more_problems` counts the others. With `limit` only so many of
+    the newest blocks and starts are kept, and `left_out` counts the blocks before them.
+    """
 
     starts: list[Start] = field(default_factory=list)
     blocks: list[CycleBlock] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
+    more_problems: int = 0
+    limit: int | None = None
+    left_out: int = 0
 
     def add(self, line: bytes | str, number: int) -> None:
         """Parse one line and file it; a bad line becomes a problem."""
         try:
             record = parse_record(line)
         except RecordError as error:
-            self.problems.append(Problem(number, str(error)))
+            self._problem(number, str(error))
             return
         if isinstance(record, Start):
             self.starts.append(record)
+            if self.limit is not None:
+                del self.starts[: -self.limit]
             return
         self.blocks.append(record)
-        self.problems.extend(Problem(number, f"{what}; block kept") for what in _contradictions(record))
+        for what in _contradictions(record):
+            self._problem(number, f"{what}; block kept")
+        if self.limit is not None and len(self.blocks) > self.limit:
+            del self.blocks[0]
+            self.left_out += 1
+
+    def told(self) -> list[str]:
+        """The problems as sentences, with the number of those that were not kept."""
+        more = [f"and {self.more_problems} more lines like these"] if self.more_problems else []
+        return [*map(str, self.problems), *more]
+
+    def _problem(self, number: int, what: str) -> None:
+        if len(self.problems) < KEPT_PROBLEMS:
+            self.problems.append(Problem(number, what[:_LONGEST_PROBLEM]))
+        else:
+            self.more_problems += 1
 
 
 def read_records(lines: Iterable[bytes | str]) -> Records:
     """Read JSON lines of one file, or of several chained. Never raises on content: see `Records.problems`."""
     records = Records()
-    for number, line in enumerate(lines, start=1):
+    for place, line in enumerate(lines, start=1):
         if line.strip():
-            records.add(line, number)
+            records.add(line, place)
     return records
 
 
@@ -171,34 +194,34 @@ def _contradictions(block: CycleBlock) -> Iterator[str]:
 
 def _identity(data: dict[str, Any]) -> Identity:
     return Identity(
-        probe=_text(data, "probe"),
-        sglang=_text(data, "sglang"),
-        worker=_text(data, "class"),
-        rank=_count(data, "rank"),
-        world=_count(data, "world"),
-        pid=_count(data, "pid"),
-        time=_number(data.get("time"), "time"),
-        every=_count(data, "every"),
+        probe=text(data, "probe"),
+        sglang=text(data, "sglang"),
+        worker=text(data, "class"),
+        rank=count(data, "rank"),
+        world=count(data, "world"),
+        pid=count(data, "pid"),
+        time=number(data.get("time"), "time"),
+        every=count(data, "every"),
         sync=bool(data.get("sync", False)),
     )
 
 
 def _block(data: dict[str, Any]) -> CycleBlock:
-    cycles = _count(data, "cycles")
-    batch_size = _count(data, "batch_size")
+    cycles = count(data, "cycles")
+    batch_size = count(data, "batch_size")
     if batch_size < 1:
         raise RecordError("batch_size is 0")
     return CycleBlock(
         identity=_identity(data),
-        steps=_count(data, "steps"),
+        steps=count(data, "steps"),
         batch_size=batch_size,
-        decode_cycles=_count(data, "decode_cycles"),
+        decode_cycles=count(data, "decode_cycles"),
         cycles=cycles,
-        tokens=_count(data, "tokens"),
-        correct_hist=tuple(_whole(value, "correct_hist") for value in _list(data, "correct_hist")),
-        unknown=_count(data, "unknown"),
-        dropped={str(reason): _whole(value, "dropped") for reason, value in _object(data, "dropped").items()},
-        skipped=_count(data, "skipped"),
+        tokens=count(data, "tokens"),
+        correct_hist=tuple(whole(value, "correct_hist") for value in items(data, "correct_hist")),
+        unknown=count(data, "unknown"),
+        dropped={str(reason): whole(value, "dropped") for reason, value in mapping(data, "dropped").items()},
+        skipped=count(data, "skipped"),
         kept_tokens=_kept_tokens(data, cycles),
         event_ms=_times(data, "event_ms", cycles),
         host_ms=_times(data, "host_ms", cycles),
@@ -211,8 +234,8 @@ def _graph(data: dict[str, Any]) -> dict[str, int] | None:
     """Records before probe 1.1.0 do not have it."""
     if "graph" not in data:
         return None
-    counts = _object(data, "graph")
-    return {key: _whole(counts.get(key), f"graph.{key}") for key in GRAPH}
+    counts = mapping(data, "graph")
+    return {key: whole(counts.get(key), f"graph.{key}") for key in GRAPH}
 
 
 def _steps_from_rid(data: dict[str, Any]) -> tuple[Asked, ...] | None:
@@ -221,7 +244,7 @@ def _steps_from_rid(data: dict[str, Any]) -> tuple[Asked, ...] | None:
     if key not in data:
         return None
     found = []
-    for entry in _list(data, key):
+    for entry in items(data, key):
         if not isinstance(entry, dict):
             raise RecordError(f"{key} has an entry {entry!r}, not an object")
         wanted, why = entry.get("wanted"), entry.get("why")
@@ -229,9 +252,9 @@ def _steps_from_rid(data: dict[str, Any]) -> tuple[Asked, ...] | None:
             raise RecordError(f"{key}.why is {why!r}, not a text")
         found.append(
             Asked(
-                wanted=None if wanted is None else _whole(wanted, f"{key}.wanted"),
-                active=_whole(entry.get("active"), f"{key}.active"),
-                cycles=_whole(entry.get("cycles"), f"{key}.cycles"),
+                wanted=None if wanted is None else whole(wanted, f"{key}.wanted"),
+                active=whole(entry.get("active"), f"{key}.active"),
+                cycles=whole(entry.get("cycles"), f"{key}.cycles"),
                 why=why,
             )
         )
@@ -239,58 +262,18 @@ def _steps_from_rid(data: dict[str, Any]) -> tuple[Asked, ...] | None:
 
 
 def _kept_tokens(data: dict[str, Any], cycles: int) -> tuple[int | None, ...]:
-    values = _list(data, "kept_tokens")
+    values = items(data, "kept_tokens")
     if len(values) != cycles:
         raise RecordError(f"kept_tokens has {len(values)} values for {cycles} cycles")
-    return tuple(None if value is None else _whole(value, "kept_tokens") for value in values)
+    return tuple(None if value is None else whole(value, "kept_tokens") for value in values)
 
 
 def _times(data: dict[str, Any], key: str, cycles: int) -> dict[str, tuple[float, ...]]:
-    lists = _object(data, key)
+    lists = mapping(data, key)
     times = {}
     for phase in PHASES:
-        values = _list(lists, phase)
+        values = items(lists, phase)
         if len(values) != cycles:
             raise RecordError(f"{key}.{phase} has {len(values)} values for {cycles} cycles")
-        times[phase] = tuple(_number(value, f"{key}.{phase}") for value in values)
+        times[phase] = tuple(number(value, f"{key}.{phase}") for value in values)
     return times
-
-
-def _text(data: dict[str, Any], key: str) -> str:
-    value = data.get(key)
-    if not isinstance(value, str):
-        raise RecordError(f"{key} is {value!r}, not a text")
-    return value
-
-
-def _count(data: dict[str, Any], key: str) -> int:
-    return _whole(data.get(key), key)
-
-
-def _whole(value: object, key: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise RecordError(f"{key} is {value!r}, not a whole number of at least 0")
-    return value
-
-
-def _number(value: object, key: str) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) < math.inf:
-        raise RecordError(f"{key} is {value!r}, not a finite number")
-    try:
-        return float(value)
-    except OverflowError as error:
-        raise RecordError(f"{key} is too large") from error
-
-
-def _list(data: dict[str, Any], key: str) -> list[Any]:
-    value = data.get(key)
-    if not isinstance(value, list):
-        raise RecordError(f"{key} is missing or not a list")
-    return value
-
-
-def _object(data: dict[str, Any], key: str) -> dict[str, Any]:
-    value = data.get(key)
-    if not isinstance(value, dict):
-        raise RecordError(f"{key} is missing or not an object")
-    return value

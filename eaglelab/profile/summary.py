@@ -260,4 +260,6 @@ def _notes(records: Records) -> Iterable[str]:
         yield f"The records come from {restarts} processes of one rank (a restart); their cycles are pooled."
     if any(block.identity.sync for block in records.blocks):
         yield "EAGLE3_PROFILE_SYNC was on: the phases are right, but the server ran slower than it does without."
-    yield from (f"probe records, {problem}" for problem in records.problems)
+    if records.left_out:
+        yield f"Of {records.left_out + len(records.blocks)} blocks in the log the newest {len(records.blocks)} are used."
+    yield from (f"probe records, {problem}" for problem in records.told())

@@ -11,6 +11,8 @@ from rich.text import Text
 from eaglelab.profile.blocks import Block
 from eaglelab.profile.decode_groups import DecodeGroup
 from eaglelab.profile.log_report import LogReport
+from eaglelab.profile.notable import NotableLine
+from eaglelab.profile.tool_lines import ToolFigure
 from eaglelab.report.cells import MISSING, figure, ms, note, plain_table, spread, tok_s
 from eaglelab.report.profile_view import profile_table
 
@@ -24,6 +26,7 @@ _LABELS = {
     "total": "TOTAL",
 }
 _SHOWN = 3
+_NOTABLE_SHOWN = 10
 
 
 def blocks_table(blocks: Sequence[Block]) -> RenderableType:
@@ -40,6 +43,8 @@ def blocks_table(blocks: Sequence[Block]) -> RenderableType:
 def log_report(report: LogReport) -> RenderableType:
     """Everything that a log says about speed."""
     parts: list[RenderableType] = [Text(_head(report), style="bold")]
+    if len(report.files) > 1:
+        parts += [note(f"lines from {file.first_line}: {file.name}") for file in report.files]
     parts += [note(_start(number, args)) for number, args in enumerate(report.server_starts, start=1)]
     parts += [
         note(f"probe {probe.probe} active: {probe.worker}, rank {probe.rank} of {probe.world}, {probe.clock}")
@@ -51,6 +56,10 @@ def log_report(report: LogReport) -> RenderableType:
         parts += ["", blocks_table(report.blocks)]
     if report.profile is not None:
         parts += ["", profile_table(report.profile)]
+    if report.tools:
+        parts += ["", *_tools(report.tools)]
+    if report.notable:
+        parts += ["", *_notable(report.notable)]
     if report.empty:
         parts.append(note("nothing in it says anything about speed: no EAGLE3_PROF block, no decode line, no record"))
     parts += [note(f"problem: {text}") for text in report.problems]
@@ -127,3 +136,18 @@ def _decode_row(group: DecodeGroup) -> list[str]:
         MISSING if accepted is None else figure(accepted.mean, 2),
         str(group.eager),
     ]
+
+
+def _tools(figures: Sequence[ToolFigure]) -> list[RenderableType]:
+    table = plain_table("source", "lines", "accept len", text=1)
+    for each in figures:
+        table.add_row(each.source, str(each.lines), figure(each.accept_length, 2))
+    return [table, *(note(f"{each.source}: {each.basis}; bonus token included") for each in figures)]
+
+
+def _notable(lines: Sequence[NotableLine]) -> list[RenderableType]:
+    """The first line of each kind, with the number of such lines."""
+    told = [f"line {each.line}, {each.count} of {each.code}: {each.text}" for each in lines[:_NOTABLE_SHOWN]]
+    more = len(lines) - len(told)
+    told += [f"{more} more kinds of line are in --json"] if more > 0 else []
+    return [note("lines that may explain the speed:"), *map(note, told)]

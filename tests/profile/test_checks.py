@@ -16,7 +16,7 @@ from eaglelab.profile.checks import (
 )
 from eaglelab.profile.decode_groups import DecodeGroup
 from eaglelab.profile.findings import Finding, worst
-from eaglelab.profile.log_report import LogCollector
+from eaglelab.profile.log_collector import LogCollector
 from eaglelab.profile.pooling import Estimate
 from eaglelab.profile.records import read_records
 from eaglelab.profile.samples import RequestSample

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eaglelab.profile.decode_lines import Canary, parse_canary, parse_decode_line
+from eaglelab.profile.decode_lines import Canary, decode_figures, parse_canary, parse_decode_line
 
 CASES = Path(__file__).parents[1] / "cases" / "profile"
 LINES = [json.loads(line) for line in (CASES / "decode_lines.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -23,6 +23,12 @@ def test_a_real_decode_line_gives_exactly_what_it_says(case):
     parsed = parse_decode_line(case["line"])
     assert {name: value for name, value in asdict(parsed).items() if value is not None} == case["says"]
     assert parsed.speculative == ("accept_length" in case["says"])
+
+
+@pytest.mark.parametrize("case", LINES, ids=[case["release"] for case in LINES])
+def test_the_quick_way_to_the_two_figures_gives_what_the_whole_parser_gives(case):
+    parsed = parse_decode_line(case["line"])
+    assert decode_figures(case["line"].encode()) == (parsed.throughput, parsed.accept_length)
 
 
 def test_colour_does_not_hide_a_value():

@@ -1,16 +1,20 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
+import random
 import tracemalloc
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from eaglelab.errors import InputError
-from eaglelab.profile.decode_groups import KEPT_LINES
-from eaglelab.profile.log_report import KEPT_BLOCKS
-from eaglelab.profile.logfile import read_log
+from eaglelab.profile.decode_groups import KEPT_GROUPS, KEPT_LINES
+from eaglelab.profile.log_collector import KEPT_BLOCKS, KEPT_RECORDS
+from eaglelab.profile.logfile import read_log, read_logs
+from eaglelab.profile.records import KEPT_PROBLEMS
 from eaglelab.profile.server_args import parse_server_args, parse_version
 
 CASES = Path(__file__).parents[1] / "cases" / "profile"
@@ -21,6 +25,10 @@ def decode(second, *, running=1, throughput=90.0, accept="1.80"):
         f"[2026-11-29 10:{second // 60:02d}:{second % 60:02d}] Decode batch, #running-req: {running}, "
         f"accept len: {accept}, cuda graph: True, gen throughput (token/s): {throughput:.2f}, #queue-req: 0\n"
     )
+
+
+def without_names(report):
+    return {**report.to_json(), "files": [file.lines for file in report.files]}
 
 
 def test_the_old_block_is_read_from_a_file_as_printed_and_corrected():
@@ -100,16 +108,72 @@ def test_json_lines_of_which_none_is_a_record_are_told():
 def test_gzip_is_known_by_its_first_bytes_and_not_by_its_name(tmp_path):
     path = tmp_path / "log.txt"
     path.write_bytes(gzip.compress((CASES / "server.log").read_bytes()))
-    assert read_log(str(path)).to_json() == read_log(CASES / "server.log").to_json()
+    assert without_names(read_log(str(path))) == without_names(read_log(CASES / "server.log"))
 
 
-def test_a_gzip_file_that_is_cut_short_is_read_as_far_as_it_goes(tmp_path):
-    path = tmp_path / "log.gz"
-    whole = gzip.compress(b"".join(decode(second).encode() for second in range(59)))
-    path.write_bytes(whole[:-12])
+def test_zstd_is_read_frame_by_frame(tmp_path):
+    path = tmp_path / "log"
+    lines = (CASES / "server.log").read_bytes().splitlines(keepends=True)
+    halves = (b"".join(lines[:5]), b"".join(lines[5:]))
+    path.write_bytes(b"".join(zstandard.compress(half) for half in halves))
+    assert without_names(read_log(path)) == without_names(read_log(CASES / "server.log"))
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress])
+def test_a_packed_file_that_is_cut_short_is_read_as_far_as_it_goes(tmp_path, pack):
+    path = tmp_path / "log.packed"
+    chance = random.Random(1)
+    text = b"".join(decode(second % 3_600, throughput=chance.uniform(1, 900)).encode() for second in range(20_000))
+    whole = pack(text)
+    path.write_bytes(whole[: len(whole) * 3 // 4])
     report = read_log(path)
-    assert "damaged or cut short" in report.problems[0]
-    assert report.lines > 0
+    (problem,) = report.problems
+    assert problem.startswith(f"{path}: the ")
+    assert "damaged or cut short" in problem
+    assert 0.5 < report.decode_lines / 20_000 < 0.8
+    assert without_names(report)["decode"]["groups"]
+
+
+def test_several_members_and_padding_of_a_gzip_file_are_read(tmp_path):
+    path = tmp_path / "log.gz"
+    path.write_bytes(gzip.compress(decode(0).encode()) + gzip.compress(decode(1).encode()) + b"\0" * 512)
+    report = read_log(path)
+    assert (report.lines, report.problems) == (2, ())
+
+
+def test_the_parts_of_a_rotated_log_are_read_as_one_in_the_order_given(tmp_path):
+    parts = [tmp_path / "log.1.gz", tmp_path / "log"]
+    parts[0].write_bytes(gzip.compress((decode(0) + decode(1)).encode() + b"EAGLE3_PROF (1 cycles)"))
+    parts[1].write_text("  Draft steps: 2.00 ms\n" + decode(2))
+    report = read_logs([str(part) for part in parts])
+    assert (report.lines, report.decode_lines, report.decode_after_idle) == (5, 3, 1)
+    assert report.blocks[0].printed_ms == {"draft": 2.0}
+    assert report.blocks[0].text.line == 3
+    assert [(file.name, file.first_line, file.lines) for file in report.files] == [
+        (str(parts[0]), 1, 3),
+        (str(parts[1]), 4, 2),
+    ]
+
+
+def test_standard_input_is_read_packed_or_not():
+    for content in (b"x\n" + decode(0).encode(), gzip.compress(b"x\n" + decode(0).encode())):
+        report = read_logs(["-"], stdin=io.BytesIO(content))
+        assert (report.lines, report.decode_lines, report.files[0].name) == (2, 1, "-")
+
+
+def test_names_are_checked_before_anything_is_read(tmp_path):
+    with pytest.raises(InputError, match="there is no such file"):
+        read_logs([str(CASES / "server.log"), str(tmp_path / "no.log")])
+    with pytest.raises(InputError, match="no log is named"):
+        read_logs([])
+    with pytest.raises(InputError, match="only once"):
+        read_logs(["-", "-"], stdin=io.BytesIO())
+
+
+def test_a_line_in_the_json_of_a_container_runtime_is_read():
+    wrapped = [json.dumps({"log": decode(second), "stream": "stderr"}) + "\n" for second in range(3)]
+    (group,) = read_log(wrapped).decode
+    assert (group.lines, group.throughput.mean, group.accept_length.mean) == (2, 90, pytest.approx(1.8))
 
 
 def test_bytes_that_are_no_utf8_do_not_stop_the_reader():
@@ -135,9 +199,9 @@ def test_an_empty_log_says_that_it_has_nothing():
 
 
 def test_a_missing_file_is_bad_input_with_a_hint(tmp_path):
-    with pytest.raises(InputError, match="cannot be read") as caught:
+    with pytest.raises(InputError, match="no such file") as caught:
         read_log(tmp_path / "no.log")
-    assert caught.value.hint == "give the path of a server log"
+    assert caught.value.hint == "--log takes server logs; gzip and zstd too"
     assert caught.value.where == str(tmp_path / "no.log")
 
 
@@ -163,6 +227,34 @@ def test_memory_does_not_grow_with_the_log():
     _, large = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert large < small + 300_000
+
+
+def test_a_clock_that_is_set_back_or_a_slower_pace_does_not_make_all_later_lines_idle():
+    back = read_log([decode(100), decode(101), decode(0), decode(1), decode(2), decode(3)])
+    assert back.decode_after_idle == 1
+    slower = read_log([decode(second) for second in (0, 1, 2, 12, 22, 32, 42)])
+    assert slower.decode_after_idle == 2
+
+
+def test_memory_does_not_grow_with_the_probes_records_nor_with_garbage():
+    record = (CASES / "rank0.jsonl").read_text().splitlines()[1]
+
+    def lines(count):
+        for _ in range(count):
+            yield record
+            yield '{"schema": 1, "kind": "garbage"}'
+
+    report = read_log(lines(KEPT_RECORDS + 5))
+    (note,) = [note for note in report.profile.notes if "in the log" in note]
+    assert note == f"Of {KEPT_RECORDS + 5} blocks in the log the newest {KEPT_RECORDS} are used."
+    assert report.profile.notes[-1] == f"probe records, and {KEPT_RECORDS + 5 - KEPT_PROBLEMS} more lines like these"
+
+
+def test_of_many_numbers_of_running_requests_the_first_are_kept_and_the_rest_told():
+    lines = [decode(0), *(decode(0, running=running) for running in range(1, KEPT_GROUPS + 4))]
+    report = read_log(lines)
+    assert (len(report.decode), report.decode_lines) == (KEPT_GROUPS, KEPT_GROUPS + 4)
+    assert report.problems == ("3 decode lines of too many different numbers of running requests",)
 
 
 def test_of_very_many_lines_and_blocks_the_newest_are_kept_and_all_are_counted():

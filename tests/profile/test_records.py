@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eaglelab.profile.records import Asked, RecordError, parse_record, read_records
+from eaglelab.profile.records import KEPT_PROBLEMS, Asked, RecordError, Records, parse_record, read_records
 
 CASES = Path(__file__).parents[1] / "cases" / "profile"
 START, BLOCK = (json.loads(line) for line in (CASES / "rank0.jsonl").read_text().splitlines())
@@ -90,6 +90,20 @@ def test_bad_lines_become_problems_and_the_others_are_still_read():
         "line 4: not a JSON object",
         "line 5: not JSON (cut short?)",
     ]
+
+
+def test_of_many_bad_lines_the_first_are_kept_and_the_rest_counted():
+    records = read_records(["{"] * (KEPT_PROBLEMS + 3))
+    assert (len(records.problems), records.more_problems) == (KEPT_PROBLEMS, 3)
+    assert records.told()[-1] == "and 3 more lines like these"
+
+
+def test_with_a_limit_the_newest_blocks_are_kept_and_the_rest_counted():
+    records = Records(limit=2)
+    for steps in (1, 2, 3):
+        records.add(json.dumps(START), 1)
+        records.add(json.dumps({**BLOCK, "steps": steps}), 1)
+    assert ([block.steps for block in records.blocks], records.left_out, len(records.starts)) == ([2, 3], 1, 2)
 
 
 def test_a_histogram_that_contradicts_the_cycles_is_told_and_the_block_kept():

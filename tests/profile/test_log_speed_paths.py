@@ -1,0 +1,129 @@
+"""The reader by chunks, which looks at few lines, gives what the reader of every line gives."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eaglelab.profile.log_collector import LogCollector
+from eaglelab.profile.log_source import whole_lines
+from eaglelab.profile.notable import NOTABLE
+
+CASES = Path(__file__).parents[1] / "cases" / "profile"
+REAL = [json.loads(line)["line"] for line in (CASES / "decode_lines.jsonl").read_text(encoding="utf-8").splitlines()]
+FILES = [
+    line
+    for name in ("old-block.log", "probe-block.log", "server.log", "rank0.jsonl")
+    for line in (CASES / name).read_text(encoding="utf-8").splitlines()
+]
+PROBE = (CASES / "probe-block.log").read_text(encoding="utf-8").splitlines()
+ODD = [
+    "",
+    "\0\0\0",
+    "{",
+    '{"schema": 9}',
+    "x" * 3_000,
+    "é…漢字",
+    "[2026-11-29 10:00:00 TP0] Prefill batch, #new-seq: 1, #running-req: 0, #queue-req: 0",
+    "[2026-11-29 10:00:00 DP1 TP0] Prefill batch, #new-seq: 1, #running-req: 0, #queue-req: 0",
+    "[2026-11-29 10:00:00 TP0] Prefill batch, #new-seq: 1, #running-req: 3, #queue-req: 0",
+    "server_args=ServerArgs(model_path='/m', speculative_num_steps=3)",
+    "INFO: 127.0.0.1 - POST /generate 200 OK",
+    "EAGLE3_PROF (4 cycles)",
+    "Decode batch",
+    "Decode batch, #running-req: 7, Decode batch, #running-req: 8, #running-req: 9",
+    "gen throughput (token/s): 4.00",
+    "SpecDecoding metrics: Mean acceptance length: 2.62, Accepted throughput: 15.60 tokens/s",
+    *(words[0] for words in NOTABLE.values()),
+]
+
+
+@st.composite
+def regular(draw):
+    """Runs of decode lines as one server writes them, with what can go wrong in each place."""
+    minute, step = draw(st.integers(0, 70)), draw(st.sampled_from([0, 1, 1, 2, 30]))
+    tag = draw(st.sampled_from(["", " TP0", " DP0 TP0", " DP1 TP0", " DP1 TP0 EP1"]))
+    anchor = draw(st.sampled_from(["Decode batch,", "Decode batch.", "Decode batch [40],", "\x1b[1mDecode batch,"]))
+    lines = []
+    for number in range(draw(st.integers(1, 12))):
+        running = draw(st.sampled_from(["1", "1", "1", "2", "16", "100000", "", "x"]))
+        graph = draw(st.sampled_from(["cuda graph: True", "cuda graph: False", "npu graph: True"]))
+        accept = draw(st.sampled_from(["accept len: 1.80, ", "accept len: \x1b[1m2.00\x1b[0m, ", "", "x" * 1_200]))
+        more = draw(st.sampled_from(["", "", "", "EAGLE3_PROF (2 cycles)", " server_args={'tp_size': 8}"]))
+        second = min(number * step, 99)
+        lines.append(
+            f"[2026-11-29 10:{minute:02d}:{second:02d}{tag}] {anchor} #running-req: {running}, {accept}{graph}, "
+            f"gen throughput (token/s): 9{number}.50, #queue-req: 0{more}"
+        )
+    return lines
+
+
+LINES = st.lists(
+    st.one_of(
+        regular(),
+        st.sampled_from([[line] for line in [*REAL, *FILES, *ODD]]),
+        st.sampled_from(
+            [FILES, PROBE, ["[TP1] " + PROBE[0], *PROBE[1:]], PROBE[:6], [*PROBE[:3], REAL[1], *PROBE[3:]]]
+        ),
+        st.binary(max_size=20).map(lambda raw: [raw.decode("latin-1")]),
+    ),
+    max_size=12,
+).map(lambda parts: [line for part in parts for line in part])
+
+
+def by_line(text: bytes):
+    collector = LogCollector()
+    for line in _lines(text):
+        collector.feed(line)
+    return collector.report().to_json()
+
+
+def _lines(text: bytes):
+    parts = text.split(b"\n")
+    return [part + b"\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
+
+
+def by_chunk(pieces):
+    collector = LogCollector()
+    for chunk in whole_lines(iter(pieces)):
+        collector.feed_chunk(chunk)
+    return collector.report().to_json()
+
+
+@settings(max_examples=100, deadline=None)
+@given(LINES, st.sampled_from(["\n", "\r\n"]), st.booleans(), st.integers(40, 4_000))
+def test_chunks_of_any_size_give_the_report_that_single_lines_give(lines, newline, ended, size):
+    text = (newline.join(lines) + (newline if ended else "")).encode("utf-8", errors="replace")
+    pieces = [text[start : start + size] for start in range(0, len(text), size)]
+    assert by_chunk(pieces) == by_line(text)
+    assert by_chunk([text] if text else []) == by_line(text)
+
+
+def test_a_chunk_boundary_after_any_line_gives_the_same_report():
+    text = [line.encode() + b"\n" for line in [*REAL, *PROBE, *REAL, *FILES[:30], *PROBE]]
+    whole = by_line(b"".join(text))
+    for place in range(len(text)):
+        assert by_chunk([b"".join(text[:place]), b"".join(text[place:])]) == whole
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 1_000])
+def test_chunks_end_with_lines_and_lose_nothing(size):
+    text = b"one\n\ntwo\r\n" + b"x" * 50 + b"\nlast"
+    found = list(whole_lines(text[start : start + size] for start in range(0, len(text), size)))
+    assert b"".join(found) == text
+    assert all(chunk.endswith(b"\n") for chunk in found[:-1])
+
+
+def test_a_line_of_twenty_megabytes_costs_neither_the_lines_around_it_nor_memory():
+    line = REAL[1].encode() + b"\n"
+    long = b"y" * (20 << 20) + b"\n"
+    text = line + long + line + b"\0" * (3 << 20)
+    pieces = [text[start : start + (1 << 21)] for start in range(0, len(text), 1 << 21)]
+    report = by_chunk(pieces)
+    assert (report["lines"], report["decode"]["lines"]) == (4, 2)
+    assert report == by_line(text)
+    assert max(map(len, whole_lines(iter(pieces)))) <= (1 << 20) + (1 << 21)
