@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 NEWEST := $(shell $(PYTHON) -c 'import sys; print("0.5.23" if sys.version_info >= (3, 11) else "")')
 LAB_RELEASES ?= 0.5.9 0.5.12 0.5.16 $(NEWEST)
 
-.PHONY: help demo test test-launchers lint format matrix faults bench-deploy bench-probe bench-sweep bench-report clean
+.PHONY: help demo test test-launchers lint format matrix faults bench-deploy bench-probe bench-sweep bench-report bench-automation bench-hosts bench-pull bench-waits clean
 help:            ## show this
 	@grep -E '^[a-z-]+: .*##|^[a-z-]+:  +##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 16
 
@@ -62,6 +62,21 @@ bench-probe: $(VENV)/.run          ## what the probe costs a decode cycle (goal:
 bench-sweep: $(VENV)/.run          ## whether sweep ranks as the lab's cost model does (20 runs), and what one load costs
 	@$(BIN)/python -m eaglelab.lab.fetch 0.5.12
 	@$(BIN)/python tests/benchmarks/sweep.py $(SWEEP)
+
+bench-automation: $(VENV)/.dev     ## one job on 1 and 16 loopback hosts, in turns with Ansible and pyinfra
+	@sh tests/ensure-sshd
+	@$(BIN)/python tests/benchmarks/automation.py $(AUTOMATION)
+
+bench-hosts: $(VENV)/.dev          ## what a host costs the controller, on 1, 16 and 64 loopback hosts at once
+	@sh tests/ensure-sshd
+	@$(BIN)/python tests/benchmarks/hosts.py $(HOSTS)
+
+bench-pull: $(VENV)/.dev           ## a log of 200 MB brought home, in turns with sftp and rsync
+	@sh tests/ensure-sshd
+	@$(BIN)/python tests/benchmarks/pulls.py $(PULL)
+
+bench-waits: $(VENV)/.run          ## how soon a server is called ready, or dead (goals: 0.5 s, 2 s)
+	@$(BIN)/python tests/benchmarks/waits.py
 
 bench-report: $(VENV)/.run         ## how fast report --log reads a server log of 1 GB, beside grep (goal: 300 MB/s)
 	@$(BIN)/python tests/benchmarks/report.py $(REPORT)

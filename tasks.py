@@ -6,7 +6,9 @@ form that Invoke makes up would mean another option from one command to the next
 
 from __future__ import annotations
 
+import gc
 import os
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -16,6 +18,10 @@ from invoke import Context, Exit
 from invoke import task as invoke_task
 
 from eaglelab.commands.positionals import TakesNames
+
+# Invoke turns bytecode off, and every command would compile all of the package.
+sys.dont_write_bytecode = bool(sys.flags.dont_write_bytecode)
+gc.set_threshold(50_000, 20, 50)  # what is imported stays: looking through it for garbage is a tenth of the start
 
 PROJECT = Path(__file__).resolve().parent
 
@@ -32,6 +38,12 @@ PLAIN = {name: COMMON[name] for name in ("json", "debug")}
 TAKEOVER = {"takeover": "end the server that is in the way though eaglelab, or you, did not start it"}
 STEAL = {"steal_lock": "take the host's lock from the run that holds it, and end that one"}
 RESUME = {"resume": "go on with a run of this command: its name, a beginning or end of it, or last"}
+FORKS = {"forks": "hosts at work at once (else 32)"}
+MANY = {
+    **FORKS,
+    "serial": "hosts a batch, one batch after the other (else the playbook's, else all in one)",
+    "on_failure": "of one host, for the others: stop (begin no more), continue, or rollback (end and put back all)",
+}
 DRIFT = {"accept_drift": "patch workers that are not those of their release, too"}
 
 
@@ -43,8 +55,16 @@ def _run(work: Callable[[Any, Any], None], as_json: bool, debug: bool) -> None:
         raise Exit(code=code)
 
 
+def _manner(forks: str | None, serial: str | None = None, on_failure: str | None = None) -> Any:
+    from eaglelab.commands.options import given, read, whole
+    from eaglelab.commands.together import Manner
+
+    counts = {"forks": read(forks, whole, "--forks"), "serial": read(serial, whole, "--serial")}
+    return Manner(**given(**counts, on_failure=on_failure))
+
+
 def _request(command: str, host: str | None, inventory: str | None, check: bool, **more: Any) -> Any:
-    from eaglelab.commands.play import Request
+    from eaglelab.commands.request import Request
 
     return Request(command, PROJECT, host=host, inventory=inventory, check=check, **more)
 
@@ -56,6 +76,7 @@ def _request(command: str, host: str | None, inventory: str | None, check: bool,
         **DRIFT,
         **STEAL,
         **RESUME,
+        **MANY,
         "steps": "draft steps (else the inventory's)",
         "tokens": "length of the profiled request",
         "patch": "a folder under patches/",
@@ -71,6 +92,9 @@ def deploy_profiling(
     accept_drift=False,
     steal_lock=False,
     resume=None,
+    forks=None,
+    serial=None,
+    on_failure=None,
     check=False,
     json=False,
     debug=False,
@@ -85,6 +109,7 @@ def deploy_profiling(
         tokens_wanted, steps_wanted = read(tokens, whole, "--tokens", least=32), read(steps, one_step)
         chosen = given(patch=filled(patch, "--patch"), tokens=tokens_wanted, steps=steps_wanted)
         how = {"takeover": takeover, "accept_drift": accept_drift, "steal_lock": steal_lock, "resume": resume}
+        how["manner"] = _manner(forks, serial, on_failure)
         request = _request("deploy-profiling", host, inventory, check, vars=chosen, **how)
         play(request, "deploy-profiling", outcome, say)
 
@@ -142,6 +167,7 @@ def _measure(command: str, options: dict[str, Any]) -> None:
         from eaglelab.sweep.values import environments, server_args
 
         how = {name: options[name] for name in ("takeover", "accept_drift", "steal_lock", "resume")}
+        how["manner"] = _manner(*(options[name] for name in ("forks", "serial", "on_failure")))
         chosen = _measured(options)
         more = {
             "steps": read(options["steps"], parse_steps),
@@ -152,7 +178,7 @@ def _measure(command: str, options: dict[str, Any]) -> None:
             "combine": "zip" if options.get("zip") else None,
             **{
                 name: options.get(name, False)
-                for name in ("no_baseline", "no_probe", "separate_loads", "anyway", "keep")
+                for name in ("no_baseline", "no_probe", "separate_loads", "anyway", "keep", "spread")
             },
         }
         request = _request(command, options["host"], options["inventory"], options["check"], vars=chosen, **how)
@@ -161,7 +187,9 @@ def _measure(command: str, options: dict[str, Any]) -> None:
     _run(work, options["json"], options["debug"])
 
 
-@task(help={**COMMON, **TAKEOVER, **DRIFT, **STEAL, **RESUME, **_LOAD, "steps": "step counts to measure, N[,N]"})
+@task(
+    help={**COMMON, **TAKEOVER, **DRIFT, **STEAL, **RESUME, **MANY, **_LOAD, "steps": "step counts to measure, N[,N]"}
+)
 def bench(
     c: Context,
     steps=None,
@@ -187,6 +215,9 @@ def bench(
     accept_drift=False,
     steal_lock=False,
     resume=None,
+    forks=None,
+    serial=None,
+    on_failure=None,
     check=False,
     json=False,
     debug=False,
@@ -203,6 +234,7 @@ def bench(
         **DRIFT,
         **STEAL,
         **RESUME,
+        **MANY,
         **_LOAD,
         "steps": "step counts to measure, N[,N]",
         "file": "a sweep file (see playbooks/sweeps/nccl.yaml) instead of steps, env, server-arg and zip",
@@ -210,6 +242,7 @@ def bench(
         "server_arg": "values of a flag to try, NAME=VALUE[,VALUE], on and off for a switch (may be repeated)",
         "zip": "the n-th value of each together (else every one with every other)",
         "anyway": "also settings that cannot change a decode cycle here, or that doctor is certain cannot run",
+        "spread": "deal the loads out to the hosts, which must be equal, instead of measuring all on each",
     },
     iterable=["env", "server_arg"],
 )
@@ -221,6 +254,7 @@ def sweep(
     server_arg=None,
     zip=False,
     anyway=False,
+    spread=False,
     host=None,
     no_baseline=False,
     client=None,
@@ -243,6 +277,9 @@ def sweep(
     accept_drift=False,
     steal_lock=False,
     resume=None,
+    forks=None,
+    serial=None,
+    on_failure=None,
     check=False,
     json=False,
     debug=False,
@@ -252,14 +289,16 @@ def sweep(
     _measure("sweep", {name: value for name, value in locals().items() if name != "c"})
 
 
-@task(help={**COMMON, **STEAL})
-def rollback(c: Context, host=None, steal_lock=False, check=False, json=False, debug=False, inventory=None):  # type: ignore[no-untyped-def]
+@task(help={**COMMON, **FORKS, **STEAL})
+def rollback(c: Context, host=None, forks=None, steal_lock=False, check=False, json=False, debug=False, inventory=None):  # type: ignore[no-untyped-def]
     """Stop our server and put every original back."""
 
     def work(outcome: Any, say: Any) -> None:
         from eaglelab.commands.play import play
 
-        play(_request("rollback", host, inventory, check, steal_lock=steal_lock), "rollback", outcome, say)
+        manner = _manner(forks, on_failure="continue")
+        request = _request("rollback", host, inventory, check, steal_lock=steal_lock, manner=manner)
+        play(request, "rollback", outcome, say)
 
     _run(work, json, debug)
 
@@ -271,6 +310,7 @@ def rollback(c: Context, host=None, steal_lock=False, check=False, json=False, d
         **DRIFT,
         **STEAL,
         **RESUME,
+        **MANY,
         "file": "playbook: a file, or a name under playbooks/",
         "var": "NAME=VALUE for one of its variables; may be repeated",
         "tags": "only tasks with one of these tags",
@@ -289,6 +329,9 @@ def play(
     accept_drift=False,
     steal_lock=False,
     resume=None,
+    forks=None,
+    serial=None,
+    on_failure=None,
     check=False,
     json=False,
     debug=False,
@@ -309,6 +352,7 @@ def play(
             accept_drift=accept_drift,
             steal_lock=steal_lock,
             resume=resume,
+            manner=_manner(forks, serial, on_failure),
             vars=assignments(var or ()),
             tags=read(tags, words, "--tags") or (),
             skip_tags=read(skip_tags, words, "--skip-tags") or (),
@@ -318,26 +362,26 @@ def play(
     _run(work, json, debug)
 
 
-@task(help=COMMON)
-def doctor(c: Context, host=None, check=False, json=False, debug=False, inventory=None):  # type: ignore[no-untyped-def]
+@task(help={**COMMON, **FORKS})
+def doctor(c: Context, host=None, forks=None, check=False, json=False, debug=False, inventory=None):  # type: ignore[no-untyped-def]
     """See whether a host is fit for a run; changes nothing."""
 
     def work(outcome: Any, say: Any) -> None:
         from eaglelab.commands.look import doctor as look
 
-        look(_request("doctor", host, inventory, check), outcome, say)
+        look(_request("doctor", host, inventory, check, manner=_manner(forks, on_failure="continue")), outcome, say)
 
     _run(work, json, debug)
 
 
-@task(help=COMMON)
-def status(c: Context, host=None, check=False, json=False, debug=False, inventory=None):  # type: ignore[no-untyped-def]
+@task(help={**COMMON, **FORKS})
+def status(c: Context, host=None, forks=None, check=False, json=False, debug=False, inventory=None):  # type: ignore[no-untyped-def]
     """Show what is patched and which server of ours runs."""
 
     def work(outcome: Any, say: Any) -> None:
         from eaglelab.commands.look import status as look
 
-        look(_request("status", host, inventory, check), outcome, say)
+        look(_request("status", host, inventory, check, manner=_manner(forks, on_failure="continue")), outcome, say)
 
     _run(work, json, debug)
 
@@ -345,6 +389,7 @@ def status(c: Context, host=None, check=False, json=False, debug=False, inventor
 @task(
     help={
         **COMMON,
+        **FORKS,
         "runs": "list the runs under logs/ with their headline instead; nothing is contacted",
         "lines": "how many of its last lines, or of the newest runs, to show (else 20, and all for trend and export)",
         "model": "only runs of models with this in their path",
@@ -364,6 +409,7 @@ def logs(
     since=None,
     trend=False,
     export=None,
+    forks=None,
     check=False,
     json=False,
     debug=False,
@@ -392,19 +438,21 @@ def logs(
         else:
             from eaglelab.commands.look import logs as look
 
-            look(_request("logs", host, inventory, check), 20 if count is None else count, outcome, say)
+            request = _request("logs", host, inventory, check, manner=_manner(forks, on_failure="continue"))
+            look(request, 20 if count is None else count, outcome, say)
 
     _run(work, json, debug)
 
 
-@task(help={**COMMON, **STEAL})
-def stop(c: Context, host=None, steal_lock=False, check=False, json=False, debug=False, inventory=None):  # type: ignore[no-untyped-def]
+@task(help={**COMMON, **FORKS, **STEAL})
+def stop(c: Context, host=None, forks=None, steal_lock=False, check=False, json=False, debug=False, inventory=None):  # type: ignore[no-untyped-def]
     """End our server and nothing else; a patch stays."""
 
     def work(outcome: Any, say: Any) -> None:
         from eaglelab.commands.look import stop as end
 
-        end(_request("stop", host, inventory, check, steal_lock=steal_lock), outcome, say)
+        manner = _manner(forks, on_failure="continue")
+        end(_request("stop", host, inventory, check, steal_lock=steal_lock, manner=manner), outcome, say)
 
     _run(work, json, debug)
 

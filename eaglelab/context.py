@@ -8,17 +8,20 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from eaglelab.bundle import Bundle
 from eaglelab.errors import HostError
-from eaglelab.host import Host
-from eaglelab.patching.plan import FilePlan
-from eaglelab.patching.spec import PatchSpec
-from eaglelab.profile.measurement_set import Measurement
-from eaglelab.profile.serving import ServingRun
-from eaglelab.remote.client import AgentClient
-from eaglelab.say import Say
+from eaglelab.once import Once
+
+if TYPE_CHECKING:  # whoever puts one of these in here has imported it, and nobody else waits for it
+    from eaglelab.host import Host
+    from eaglelab.patching.plan import FilePlan
+    from eaglelab.patching.spec import PatchSpec
+    from eaglelab.profile.measurement_set import Measurement
+    from eaglelab.profile.serving import ServingRun
+    from eaglelab.remote.client import AgentClient
+    from eaglelab.say import Say
 
 __all__ = ["Context", "Found", "LogMark", "Options", "complete"]
 
@@ -35,12 +38,16 @@ def complete(hint: str, host: str, inventory: str | None) -> str:
 
 @dataclass(frozen=True)
 class Options:
-    """How a run is made. `check`: change nothing, say what would be done. `accept_drift`: patch edited workers, too."""
+    """How a run is made. `check`: change nothing, say what would be done. `accept_drift`: patch edited workers, too.
+
+    `once` has what is the same for all of its hosts.
+    """
 
     check: bool = False
     takeover: bool = False
     accept_drift: bool = False
     project: Path = field(default_factory=Path.cwd)
+    once: Once = field(default_factory=Once, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

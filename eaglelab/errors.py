@@ -7,6 +7,7 @@ __all__ = [
     "EaglelabError",
     "GateMissed",
     "HostError",
+    "HostsFailed",
     "InputError",
     "Interrupted",
     "LockLost",
@@ -48,6 +49,14 @@ class LockLost(NotOurs):
 
 class OtherMachine(NotOurs):
     """A run that is taken up again finds another machine, or another SGLang, than it began on (exit 1)."""
+
+
+class HostsFailed(EaglelabError):
+    """Several hosts of one command failed, each in its own way; the exit code is that of the gravest."""
+
+    def __init__(self, what: str, exit_code: int, *, where: str = "", hint: str = "") -> None:
+        super().__init__(what, where=where, hint=hint)
+        self.exit_code = exit_code
 
 
 class InputError(EaglelabError):

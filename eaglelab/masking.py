@@ -72,13 +72,21 @@ class Masker:
     """
 
     def __init__(self, names: Iterable[str] = (), values: Iterable[str] = ()) -> None:
-        self._names = frozenset(names)
-        spellings = {form for value in values if value for form in _spellings(value)}
+        self._names, self._plain = frozenset(names), tuple(values)
+        spellings = {form for value in self._plain if value for form in _spellings(value)}
         # The longest first: a secret may be part of another.
         ordered = sorted(spellings, key=lambda form: (-len(form), form))
         self._values = re.compile("|".join(map(re.escape, ordered))) if ordered else None
         self.longest = max((len(form.encode("utf-8", "surrogateescape")) for form in ordered), default=0)
         """Bytes that a known value has at most, however it is spelt."""
+
+    @classmethod
+    def of_all(cls, maskers: Iterable[Masker]) -> Masker:
+        """One that masks what any of `maskers` does."""
+        known = list(maskers)
+        return cls(
+            (name for masker in known for name in masker._names), (value for masker in known for value in masker._plain)
+        )
 
     def is_secret(self, name: str) -> bool:
         """Whether the value of a variable or flag of this name is masked."""

@@ -33,7 +33,7 @@ def load_playbook(path: Path, *, actions: Mapping[str, ActionSpec], extra_vars: 
             raise InputError(f"unknown variable '{variable}'", where=str(path), hint=hint)
     reader.check_vars()
     check_uses(tasks, {*BUILTINS, *reader.vars})
-    return Playbook(path, name, tasks, reader.vars, dict(extra_vars), tuple(reader.files))
+    return Playbook(path, name, tasks, reader.vars, dict(extra_vars), tuple(reader.files), reader.serial)
 
 
 def _refuse_name(value: object) -> None:
@@ -64,7 +64,7 @@ def _tags(value: object) -> object:
 class _Keys(BaseModel):
     """Keys of every entry of `tasks`."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
 
     name: Annotated[str, Field(min_length=1)] | None = None
     when: Annotated[str | bool | None, PlainValidator(_when)] = None
@@ -88,7 +88,7 @@ class _IncludeKeys(_Keys):
 
 
 _TASK_KEYS = ("name", "when", "register", "retries", "delay", "tags")
-_FILE_KEYS = ("name", "vars", "tasks")
+_FILE_KEYS = ("name", "serial", "vars", "tasks")
 
 
 class _Reader:
@@ -98,6 +98,7 @@ class _Reader:
         self._actions = actions
         self.vars: dict[str, Any] = {}
         self.files: list[Path] = []
+        self.serial: int | None = None
         self._var_places: dict[str, tuple[Located, tuple[Key, ...]]] = {}
 
     def read(self, path: Path, above: tuple[Path, ...]) -> tuple[str, tuple[Entry, ...]]:
@@ -112,6 +113,7 @@ class _Reader:
                 raise doc.problem(f"unknown key '{key}'", key, hint=did_you_mean(key, _FILE_KEYS, label="known keys"))
         if not isinstance(top.get("name"), str):
             raise doc.problem("the playbook has no name", "name", hint="name: what it does")
+        self._read_serial(doc, top.get("serial"), included=bool(above))
         self._read_vars(doc, top.get("vars"))
         return top["name"], self._entries(doc, top.get("tasks"), ("tasks",), (*above, path))
 
@@ -123,6 +125,16 @@ class _Reader:
                     hint = did_you_mean(use.name, sorted(known), label="known here")
                     raise InputError(f"unknown variable '{use.name}' in '{name}'", where=use.where, hint=hint)
             known.add(name)
+
+    def _read_serial(self, doc: Located, value: object, *, included: bool) -> None:
+        if value is None:
+            return
+        if included:
+            hint = "write it into the playbook that includes this one"
+            raise doc.problem("an included playbook cannot say how many hosts are a batch", "serial", hint=hint)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise doc.problem("'serial' must be a whole number, 1 or more", "serial", hint="serial: 2")
+        self.serial = value
 
     def _read_vars(self, doc: Located, section: object) -> None:
         if section is None:

@@ -77,7 +77,8 @@ Entry = ActionTask | Block
 class Playbook:
     """A checked playbook. `vars` may hold templates; `extra_vars` override them and are taken as they are.
 
-    `files` are those that it was read from, the playbook itself first.
+    `files` are those that it was read from, the playbook itself first. `serial`: hosts that it is played on at once,
+    batch by batch; None for all.
     """
 
     path: Path
@@ -86,6 +87,7 @@ class Playbook:
     vars: Mapping[str, Any]
     extra_vars: Mapping[str, Any]
     files: tuple[Path, ...] = ()
+    serial: int | None = None
 
     def variables(self, builtins: Mapping[str, Any]) -> dict[str, Any]:
         """All variables at the start of a run on one host; a variable may use those above it.

@@ -219,7 +219,9 @@ class Runner:
         host = self.context.host.name
         what = self._failure(error).what
         hint = error.hint if isinstance(error, AttentionError) else self.context.invoke("rollback")
-        return AttentionError(f"{failure.what}\nthen putting things back failed too: {what}", where=host, hint=hint)
+        unmended = AttentionError(f"{failure.what}\nthen putting things back failed too: {what}", where=host, hint=hint)
+        unmended.__cause__ = error
+        return unmended
 
     def _task(self, task: ActionTask) -> None:
         context, action = self.context, self.actions[task.action]

@@ -92,7 +92,7 @@ def test_on_a_terminal_progress_is_redrawn_and_gone_when_a_line_follows(clock: C
 def test_with_several_hosts_each_line_names_its_own(say: Say, out: io.StringIO) -> None:
     say.for_host("a", Masker([], ["other"])).line("key other")
     say.for_host("", Masker()).line("plain")
-    assert out.getvalue() == "a: key ***\nplain\n"
+    assert out.getvalue() == "a | key ***\nplain\n"
 
 
 def test_tables_are_shown(say: Say, out: io.StringIO) -> None:

@@ -2,43 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
-from eaglelab.actions.base import Action
-from eaglelab.actions.bench_serving import BENCH_SERVING
-from eaglelab.actions.doctor import DOCTOR
-from eaglelab.actions.evidence import FETCH_LOGS, PROVE, REPORT
-from eaglelab.actions.generate import GENERATE
-from eaglelab.actions.measure import MEASURE
-from eaglelab.actions.patch import BACKUP, PATCH
-from eaglelab.actions.plan import PLAN
-from eaglelab.actions.serve import CHECK_OWNER, CHECK_SERVER, START, STOP
-from eaglelab.actions.serving_client import CHECK_BENCH_SERVING
-from eaglelab.actions.undo import FAIL, ROLLBACK
-from eaglelab.actions.wait import WAIT
+if TYPE_CHECKING:
+    from eaglelab.actions.base import Action
 
 __all__ = ["ACTIONS"]
 
-_ALL = (
-    DOCTOR,
-    PLAN,
-    CHECK_OWNER,
-    BACKUP,
-    PATCH,
-    CHECK_SERVER,
-    STOP,
-    START,
-    WAIT,
-    GENERATE,
-    MEASURE,
-    CHECK_BENCH_SERVING,
-    BENCH_SERVING,
-    PROVE,
-    FETCH_LOGS,
-    REPORT,
-    ROLLBACK,
-    FAIL,
+_MODULES = MappingProxyType(
+    {
+        "doctor": "doctor",
+        "plan": "plan",
+        "check_owner": "serve",
+        "backup": "patch",
+        "patch": "patch",
+        "check_server": "serve",
+        "stop": "serve",
+        "start": "serve",
+        "wait": "wait",
+        "generate": "generate",
+        "measure": "measure",
+        "check_bench_serving": "serving_client",
+        "bench_serving": "bench_serving",
+        "prove": "evidence",
+        "fetch_logs": "evidence",
+        "report": "evidence",
+        "rollback": "undo",
+        "fail": "undo",
+    }
 )
+"""Which module has an action, under its name in capitals."""
 
-ACTIONS: Mapping[str, Action] = MappingProxyType({action.name: action for action in _ALL})
+
+class _Actions(Mapping[str, "Action"]):
+    """Imports an action when it is asked for: all of them together take longer to import than a patch takes."""
+
+    def __getitem__(self, name: str) -> Action:
+        found: Action = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name.upper())
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        return name in _MODULES
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_MODULES)
+
+    def __len__(self) -> int:
+        return len(_MODULES)
+
+
+ACTIONS: Mapping[str, Action] = _Actions()

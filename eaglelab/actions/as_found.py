@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from eaglelab.context import Context
 from eaglelab.server.launching import is_there
 
-__all__ = ["Left", "left_as_found"]
+__all__ = ["AT_REST", "Left", "left_as_found"]
+
+AT_REST = ("original", "gone")
+"""States of a file in which there is nothing to put back: it is what it was, or its whole installation is gone."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ def left_as_found(context: Context) -> Left:
     if record.get("run") == context.run:  # an earlier try of this run started it
         return Left()
     server = is_there(status)
-    patched = any(item["state"] != "original" for item in status["states"])
+    patched = any(item["state"] not in AT_REST for item in status["states"])
     changed = context.found.changed or (not server and _changed_before(context))
     return Left(server=server, files=patched and not changed, run=str(record.get("run", "")))
 

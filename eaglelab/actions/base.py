@@ -17,7 +17,7 @@ __all__ = ["Action", "Arguments", "NoArguments"]
 class Arguments(BaseModel):
     """Arguments of an action; unknown ones are refused when the playbook is read."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class NoArguments(Arguments):

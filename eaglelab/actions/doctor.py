@@ -6,6 +6,7 @@ import glob
 from typing import Any
 
 from eaglelab.actions.base import Action, Arguments
+from eaglelab.actions.installation import refuse_unwritable, say_installation
 from eaglelab.context import Context, LogMark, Options
 from eaglelab.diagnosis import diagnose
 from eaglelab.diagnosis.of_host import facts_of_host
@@ -13,7 +14,7 @@ from eaglelab.diagnosis.rule import BEFORE_A_LOAD, known_rules
 from eaglelab.errors import HostError, OtherMachine
 from eaglelab.host import Host
 from eaglelab.patching.folder import find_patch
-from eaglelab.patching.spec import load_patch
+from eaglelab.patching.spec import PatchSpec, load_patch
 from eaglelab.server.command import server_env
 from eaglelab.server.launching import launching
 
@@ -34,6 +35,10 @@ class DoctorArguments(Arguments):
     diagnose: bool = True
 
 
+def _patch_of(options: Options, patch: str) -> PatchSpec:
+    return options.once(load_patch, find_patch(options.project, patch))
+
+
 def read_facts(context: Context, patch: str, *, models: bool = False) -> dict[str, Any]:
     """What the agent knows of the host, with the worker files that `patch` names; nothing is changed.
 
@@ -41,7 +46,7 @@ def read_facts(context: Context, patch: str, *, models: bool = False) -> dict[st
     """
     host = context.host
     about: dict[str, Any] = {"models": _model_paths(host), "flags": sorted(host.server.flags)} if models else {}
-    targets = [target.path for target in load_patch(find_patch(context.options.project, patch)).targets]
+    targets = [target.path for target in _patch_of(context.options, patch).targets]
     return context.client.call(
         "facts",
         silence=90,
@@ -75,6 +80,7 @@ def _run(context: Context, args: DoctorArguments) -> dict[str, Any]:
         f"  {facts['user']}@{facts['hostname']}: SGLang {facts['sglang_version']} in {facts['package']}, "
         f"Python {facts['python_version']}, {_gpus(facts)}"
     )
+    say_installation(context, facts)
     _check(context, facts, args)
     if args.diagnose:
         _refuse_pointless(context, facts, args)
@@ -141,13 +147,7 @@ def _check_files(context: Context, facts: dict[str, Any]) -> None:
             where=where,
             hint="set `log` of this host in inventory.yaml to a file that can be written; nothing was changed",
         )
-    for target, writable in facts["writable"].items():
-        if not writable:
-            raise HostError(
-                f"{facts['user']} may not write the folder of {facts['files'][target]['path']}",
-                where=where,
-                hint="log in as its owner (`user` in inventory.yaml); nothing was changed",
-            )
+    refuse_unwritable(context, facts)
 
 
 def _check_models(context: Context) -> None:
@@ -186,7 +186,7 @@ def _check_port(context: Context, facts: dict[str, Any], args: DoctorArguments) 
 
 
 def _check_patch(options: Options, args: DoctorArguments) -> None:
-    load_patch(find_patch(options.project, args.patch))
+    _patch_of(options, args.patch)
 
 
 DOCTOR = Action(

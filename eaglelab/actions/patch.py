@@ -49,6 +49,11 @@ def _entry(path: str, owner: Mapping[str, Any], **digests: str | None) -> dict[s
     return {"path": path, **digests, **{key: owner[key] for key in ("mode", "uid", "gid")}}
 
 
+def _worker_entry(path: str, about: Mapping[str, Any], **digests: str | None) -> dict[str, Any]:
+    """`link`: what the link says that is to give way to a file (see `eaglelab/remote/agent/links.py`)."""
+    return {**_entry(path, about, **digests), "link": about.get("link")}
+
+
 def _sized(contents: Mapping[str, bytes]) -> list[dict[str, Any]]:
     """What the agent needs to take the joined bytes apart again."""
     return [
@@ -60,7 +65,7 @@ def _backup(context: Context, _: NoArguments) -> dict[str, Any]:
     files = [_module_entry(context, path, data) for path, data in _module_paths(context).items()]
     for plan in context.plans:
         digests = {"found": plan.found_sha256, "original": plan.original_sha256, "patched": plan.patched_sha256}
-        files.append(_entry(context.host_path(plan), context.facts["files"][plan.path], **digests))
+        files.append(_worker_entry(context.host_path(plan), context.facts["files"][plan.path], **digests))
     # Patched by us, and perhaps no manifest there remembers it: then the original comes from here.
     originals = {context.host_path(plan): plan.original for plan in context.plans if plan.found != plan.original}
     manifest = context.client.call(

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from eaglelab.actions.base import Action, Arguments
 from eaglelab.actions.drift import refuse_drift, refuse_edited
 from eaglelab.context import Context, Options
 from eaglelab.errors import HostError
+from eaglelab.once import Once
 from eaglelab.patching.drift import Drift, find_drift
 from eaglelab.patching.errors import PatchRefused
 from eaglelab.patching.folder import find_patch
 from eaglelab.patching.known import load_known
 from eaglelab.patching.plan import FilePlan, plan_file
-from eaglelab.patching.spec import PatchSpec, load_patch
+from eaglelab.patching.spec import load_patch
 
 __all__ = ["PLAN"]
 
@@ -27,10 +28,11 @@ class PlanArguments(Arguments):
 
 def _run(context: Context, args: PlanArguments) -> dict[str, Any]:
     folder = find_patch(context.options.project, args.patch)
-    spec = load_patch(folder)
+    once = context.options.once
+    spec = once(load_patch, folder)
     files = context.facts["files"]
     looked_at = [
-        _plan_one(context, spec, target.path, files[target.path]["path"])
+        _plan_one(context, folder, target.path, files[target.path]["path"])
         for target in spec.targets
         if target.path in files
     ]
@@ -42,7 +44,7 @@ def _run(context: Context, args: PlanArguments) -> dict[str, Any]:
             where=context.host.name,
             hint="see `targets` in its patch.yaml",
         )
-    known, version = load_known(folder), context.facts["sglang_version"]
+    known, version = once(load_known, folder), context.facts["sglang_version"]
     installed = None if version == "unknown" else version
     drifts = {plan.path: find_drift(plan, known, installed) for plan in plans}
     context.found.spec, context.found.plans = spec, plans
@@ -81,17 +83,22 @@ def _in_words(plan: FilePlan, drift: Drift | None) -> str:
     return f"{state} in {plan.worker_class}; anchors at {lines}{released}"
 
 
-def _plan_one(context: Context, spec: PatchSpec, target: str, path: str) -> FilePlan:
+def _plan_file(once: Once, folder: Path, target: str, data: bytes) -> FilePlan:
+    return plan_file(data, once(load_patch, folder), path=target)
+
+
+def _plan_one(context: Context, folder: Path, target: str, path: str) -> FilePlan:
     """The plan names the file as the patch does, below the package: the same on every host, in messages and diffs."""
+    once = context.options.once
     _, data = context.client.call_bytes("read", path=path)
     try:
-        plan = plan_file(data, spec, path=target)
+        plan = once(_plan_file, once, folder, target, data)
         answer = context.client.call("sed", path=path, ranges=[list(pair) for pair in plan.sed_ranges()])
         lines = {int(number): text.encode("latin-1") for number, text in answer["lines"].items()}
         plan.check_readback(lines)
     except PatchRefused as error:
         raise HostError(error.what, where=f"{context.host.name}: {error.where}", hint=error.hint) from error
-    refuse_edited(context, spec, plan, path)
+    refuse_edited(context, once(load_patch, folder), plan, path)
     script = ";".join(f"{first},{last}p" for first, last in plan.sed_ranges())
     shown = "\n".join(f"{number:6d}  {text.decode(errors='replace')}" for number, text in sorted(lines.items()))
     context.bundle.text(f"sed/{PurePosixPath(target).name}.txt", f"$ sed -n '{script}' {path}\n{shown}\n")
@@ -122,7 +129,7 @@ def _describe(plan: FilePlan, drift: Drift | None) -> dict[str, Any]:
 
 
 def _check_patch(options: Options, args: PlanArguments) -> None:
-    load_patch(find_patch(options.project, args.patch))
+    options.once(load_patch, find_patch(options.project, args.patch))
 
 
 PLAN = Action(

@@ -11,9 +11,10 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from eaglelab.actions.as_found import Left, left_as_found
+from eaglelab.actions.as_found import AT_REST, Left, left_as_found
 from eaglelab.actions.base import Action, Arguments
 from eaglelab.actions.doctor import read_facts
+from eaglelab.actions.installation import say_gone
 from eaglelab.actions.owner import say_ending
 from eaglelab.actions.serve import say_damaged
 from eaglelab.context import Context
@@ -70,6 +71,7 @@ def _rollback(context: Context, args: RollbackArguments) -> dict[str, Any]:
     words = {"restored": "back to the original", "removed": "removed"}
     changed = [item for item in result["files"] if item["state"] in words]
     say_by_folder(context, [(item["path"], words[item["state"]]) for item in changed])
+    say_gone(context, result["files"])
     _refuse_foreign(context, [item for item in result["files"] if item["state"] == "foreign"])
     if not result["files"]:
         _refuse_unrecorded(context)
@@ -92,7 +94,7 @@ def _half_way(context: Context, error: AgentFailure) -> AttentionError:
     """Which files are back and which are not, after one that could not be put back."""
     states = context.client.call("status")["states"]
     say_by_folder(context, [(item["path"], item["state"]) for item in states])
-    left = [item["path"] for item in states if item["state"] != "original"]
+    left = [item["path"] for item in states if item["state"] not in AT_REST]
     what = f"{error.what}; {len(left)} of {len(states)} files are not back yet" if left else error.what
     return AttentionError(
         what, where=context.host.name, hint=f"mend that on the host, then: {context.invoke('rollback')}"
@@ -170,8 +172,9 @@ def say_by_folder(context: Context, files: Sequence[tuple[str, str]]) -> None:
 
 def _rollback_preview(context: Context, _: RollbackArguments) -> dict[str, Any]:
     status = context.client.call("status")
-    patched = [item for item in status["states"] if item["state"] != "original"]
+    patched = [item for item in status["states"] if item["state"] not in AT_REST]
     say_by_folder(context, [(item["path"], _would_become(item)) for item in patched])
+    say_gone(context, status["states"])
     if is_there(status):
         context.say.line(f"  would end {what_runs(status)}")
     if not status["states"]:

@@ -16,9 +16,8 @@ from eaglelab.context import Context, LogMark
 from eaglelab.profile.bench import BenchResult
 from eaglelab.profile.checks import probe_cost
 from eaglelab.profile.findings import Finding
-from eaglelab.profile.log_collector import LogCollector
 from eaglelab.profile.log_report import LogReport
-from eaglelab.profile.logfile import record_lines
+from eaglelab.profile.logfile import read_log, record_lines
 from eaglelab.profile.measurement import Evidence, examine
 from eaglelab.profile.measurement_set import Measurement
 from eaglelab.profile.pooling import rounds_of
@@ -110,11 +109,8 @@ def _blocks(context: Context, witness: Witness) -> list[CycleBlock]:
 
 
 def _log(context: Context, witness: Witness) -> LogReport:
-    collector = LogCollector()
-    for line in lines_from(context, witness.log):
-        if line.endswith(b"\n"):  # of half a line the figures may be half
-            collector.feed(line)
-    return collector.report()
+    # Of half a line the figures may be half.
+    return read_log(line for line in lines_from(context, witness.log) if line.endswith(b"\n"))
 
 
 def _about_all(results: Sequence[BenchResult], end: Mapping[str, Any] | None) -> Iterator[tuple[int | None, Finding]]:

@@ -7,13 +7,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from eaglelab.bundle import Bundle
 from eaglelab.commands.clients import client_of
+from eaglelab.commands.hosts import Selection
 from eaglelab.commands.measuring import Job, load_vars, measure_host
+from eaglelab.commands.on_hosts import run_on_hosts
 from eaglelab.commands.outcome import Outcome
-from eaglelab.commands.play import Request, prepare, record_of, run_on_hosts, take_up
+from eaglelab.commands.play import in_batches, prepare, record_of, take_up
+from eaglelab.commands.request import Request
+from eaglelab.commands.spreading import Spreading, refuse_spread
+from eaglelab.commands.together import Manner
 from eaglelab.context import Context
 from eaglelab.errors import InputError
 from eaglelab.playbook import Playbook
+from eaglelab.profile.measurement_set import to_json
+from eaglelab.report.measurement_view import measurement_table
+from eaglelab.report.spread_view import spread_table
 from eaglelab.say import Say
 from eaglelab.sweep.matrix import Matrix, Variation
 from eaglelab.sweep.plan import Load
@@ -65,6 +74,13 @@ def bench(request: Request, more: Mapping[str, Any], outcome: Outcome, say: Say)
         keep=bool(request.more.get("keep")),
     )
 
+    if request.more.get("spread"):
+        refuse_spread(selection.hosts, shares=client.shares, resumed=request.past is not None)
+        _spread(
+            replace(request, manner=Manner(len(selection.hosts), None, "continue")), selection, outcome, say, job, book
+        )
+        return
+
     def work(context: Context) -> dict[str, Any]:
         found: dict[str, Any] = {}
 
@@ -75,7 +91,29 @@ def bench(request: Request, more: Mapping[str, Any], outcome: Outcome, say: Say)
         measure_host(context, job, tell)
         return found
 
-    run_on_hosts(request, selection, outcome, say, work, playbook=book.path, record=record)
+    run_on_hosts(in_batches(request, book), selection, outcome, say, work, playbook=book.path, record=record)
+
+
+def _spread(request: Request, selection: Selection, outcome: Outcome, say: Say, job: Job, book: Playbook) -> None:
+    """All hosts at once: each waits for the others before its first load, so none can wait for its turn."""
+    spreading = Spreading([host.name for host in selection.hosts])
+
+    def work(context: Context) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        spreading.measure(context, job, found)
+        return found
+
+    try:
+        run_on_hosts(request, selection, outcome, say, work, playbook=book.path)
+    finally:
+        spread = spreading.merged()
+        if spread is not None and outcome.run is not None and outcome.bundle is not None and not request.check:
+            bundle = Bundle(outcome.bundle, outcome.run, "", masker=outcome.masker)
+            bundle.text("measurements.json", to_json(spread.measured))
+            bundle.json("spread.json", spread.to_json())
+            outcome.more["spread"] = {**spread.to_json(), "left": [load.name for load in spreading.deal.left]}
+            say.show(measurement_table(spread.measured, ranked=job.ranked))
+            say.show(spread_table(spread))
 
 
 def matrix_of(more: Mapping[str, Any]) -> Matrix:

@@ -6,9 +6,10 @@ import dataclasses
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import tenacity
 
@@ -17,11 +18,12 @@ from eaglelab.bundle import Bundle
 from eaglelab.context import Context, Options
 from eaglelab.errors import InputError
 from eaglelab.host import Host
+from eaglelab.interruption import Interruption
 from eaglelab.inventory import Inventory, load_inventory
-from eaglelab.lab import lab
 from eaglelab.remote.client import AgentClient
 from eaglelab.remote.endpoint import resolve_endpoint
 from eaglelab.remote.hints import AgentFailure
+from eaglelab.remote.interruptible import InterruptibleLink
 from eaglelab.remote.pipe import Link, LocalLink
 from eaglelab.say import Say
 
@@ -53,19 +55,21 @@ def select_hosts(project: Path, names: str | None, inventory: str | None) -> Sel
 def _with_lab(project: Path, host: Host) -> Host:
     if host.connection != "lab":
         return host
+    from eaglelab.lab import lab
+
     info = lab.info(lab_root(project))
     if info is None:
         raise InputError("the embedded lab is not up", where=host.name, hint="invoke lab-up")
     return host.with_lab(dataclasses.asdict(info))
 
 
-def _link(host: Host, *, default_host: bool) -> Link:
+def _link(host: Host, *, default_host: bool, turn: AbstractContextManager[Any] | None = None) -> Link:
     if host.connection == "local":
         return LocalLink(host.name, sudo=host.sudo)
     # Imported here: fabric takes longer to import than most commands take to run.
     from eaglelab.remote.ssh import SshLink
 
-    return SshLink(host.name, resolve_endpoint(host), sudo=host.sudo, default_host=default_host)
+    return SshLink(host.name, resolve_endpoint(host), sudo=host.sudo, default_host=default_host, turn=turn)
 
 
 @contextmanager
@@ -78,18 +82,28 @@ def connected(
     *,
     lock: str | None,
     steal: bool = False,
+    stop: Interruption | None = None,
+    turn: AbstractContextManager[Any] | None = None,
 ) -> Iterator[Context]:
-    """A context for one host, closed again in the end. `lock`: the command that takes the host's lock, None for none."""
-    link = _link(host, default_host=host.name == selection.inventory.default_host)
+    """A context for one host, closed again in the end. `lock`: the command that takes the host's lock, None for none.
+
+    `stop` ends what waits in here, from another thread; `turn` is entered for each login.
+    """
+    link = _link(host, default_host=host.name == selection.inventory.default_host, turn=turn)
+    sleep: Callable[[float], None] = time.sleep
+    if stop is not None:
+        link, sleep = InterruptibleLink(link, stop), stop.sleep
 
     def lost(why: str) -> None:
         say.progress(f"{why}; connecting again")
 
-    client = AgentClient(link, host.python, lost=lost)
-    context = Context(host=host, client=client, bundle=bundle, say=say, options=options, api_key=_api_key(host))
+    client = AgentClient(link, host.python, lost=lost, sleep=sleep)
+    context = Context(
+        host=host, client=client, bundle=bundle, say=say, options=options, api_key=_api_key(host), sleep=sleep
+    )
     try:
         if lock:
-            take_lock(client, bundle.run, lock, say, steal=steal)
+            take_lock(client, bundle.run, lock, say, steal=steal, sleep=sleep)
         yield context
     finally:
         say.settle()

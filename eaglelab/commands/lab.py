@@ -8,7 +8,8 @@ from pathlib import Path
 from eaglelab.commands.bench import bench
 from eaglelab.commands.hosts import lab_root
 from eaglelab.commands.outcome import Outcome
-from eaglelab.commands.play import Request, play
+from eaglelab.commands.play import play
+from eaglelab.commands.request import Request
 from eaglelab.lab import lab
 from eaglelab.say import Say
 

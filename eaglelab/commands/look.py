@@ -13,9 +13,11 @@ from eaglelab.actions.serve import STOP, StopArguments, end_of
 from eaglelab.actions.undo import NOT_SEEN, say_by_folder, unrecorded
 from eaglelab.commands.hosts import Selection, select_hosts
 from eaglelab.commands.last_lines import last_lines
+from eaglelab.commands.on_hosts import run_on_hosts
 from eaglelab.commands.outcome import Outcome
 from eaglelab.commands.past import newest_of
-from eaglelab.commands.play import Request, require_all, run_on_hosts
+from eaglelab.commands.play import require_all
+from eaglelab.commands.request import Request
 from eaglelab.context import Context, LogMark
 from eaglelab.diagnosis import diagnose
 from eaglelab.diagnosis.checks import Checked, checked

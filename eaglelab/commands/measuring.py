@@ -28,7 +28,7 @@ from eaglelab.sweep.one_load import why_not_one_load
 from eaglelab.sweep.plan import Load, SweepPlan, plan_loads
 from eaglelab.sweep.relevance import all_reduce_bytes, fully_linked, is_nccl_setting, nccl_relevance
 
-__all__ = ["Job", "load_vars", "measure_host"]
+__all__ = ["Job", "Loads", "forget", "load_vars", "measure_host", "try_load"]
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,10 @@ class Job:
     keep: bool = False
 
 
+Loads = Callable[[Context, Job, SweepPlan, list[Failed]], None]
+"""Makes the loads of a plan on one host; the settings of those that fail are added to the list."""
+
+
 def load_vars(load: Load, client: Client, *, probed: bool = True) -> dict[str, Any]:
     """The playbook's variables for one load. `probed`: with measured rounds beside the unmeasured ones."""
     steps: Any = "baseline" if load.steps is None else list(load.steps) if load.one_load else load.steps[0]
@@ -61,8 +65,12 @@ def load_vars(load: Load, client: Client, *, probed: bool = True) -> dict[str, A
     }
 
 
-def measure_host(context: Context, job: Job, tell: Callable[[dict[str, Any]], None]) -> None:
+def measure_host(
+    context: Context, job: Job, tell: Callable[[dict[str, Any]], None], loads: Loads | None = None
+) -> None:
     """All of it on one host, which is then left as it was found. `tell` is given what came out, also of a run that failed.
+
+    `loads` makes them; without it all are made here, one after another.
 
     Raises HostError in the end if a setting failed.
     """
@@ -72,7 +80,7 @@ def measure_host(context: Context, job: Job, tell: Callable[[dict[str, Any]], No
     try:
         try:
             plan = _plan(context, job)
-            _all_loads(context, job, plan, failed)
+            (loads or _all_loads)(context, job, plan, failed)
         except (EaglelabError, KeyboardInterrupt) as error:
             failure = named(context, error)
             try:
@@ -140,30 +148,35 @@ def _refuse_irrelevant(context: Context, job: Job) -> None:
 
 
 def _all_loads(context: Context, job: Job, plan: SweepPlan, failed: list[Failed]) -> None:
-    """Each load in turn. One that fails is put down and the rest goes on, unless the user, the host or the link ends it.
-
-    A server that dies with several step counts may live with one: their graphs take memory.
-    """
+    """Each load in turn."""
     left, done = deque(plan.loads), 0
     while left:
         load, done = left.popleft(), done + 1
         context.say.line(f"Load {done} of {done + len(left)}: {load.name}", style="bold")
-        try:
-            _one_load(context, job, load)
-        except (AttentionError, Interrupted, NotOurs, LinkLost):
-            raise
-        except HostError as error:
-            what = error.what.splitlines()[0]
-            context.say.line(f"  {load.name} failed: {what}", style="red")
-            if load.one_load and isinstance(error, ServerDied):
-                context.say.line("  its step counts are tried again, a load for each", style="yellow")
-                _forget(context, load)
-                left.extendleft(reversed([replace(load, steps=(count,), why="") for count in load.steps or ()]))
-            else:
-                failed += [Failed(point.steps, point.variation.name, what) for point in load.points]
+        left.extendleft(reversed(try_load(context, job, load, failed)))
 
 
-def _forget(context: Context, load: Load) -> None:
+def try_load(context: Context, job: Job, load: Load, failed: list[Failed]) -> list[Load]:
+    """One load. If it fails it is put down, unless the user, the host or the link ended it; which loads to make instead.
+
+    A server that dies with several step counts may live with one: their graphs take memory.
+    """
+    try:
+        _one_load(context, job, load)
+    except (AttentionError, Interrupted, NotOurs, LinkLost):
+        raise
+    except HostError as error:
+        what = error.what.splitlines()[0]
+        context.say.line(f"  {load.name} failed: {what}", style="red")
+        if load.one_load and isinstance(error, ServerDied):
+            context.say.line("  its step counts are tried again, a load for each", style="yellow")
+            forget(context, load)
+            return [replace(load, steps=(count,), why="") for count in load.steps or ()]
+        failed += [Failed(point.steps, point.variation.name, what) for point in load.points]
+    return []
+
+
+def forget(context: Context, load: Load) -> None:
     """What was measured in a load before its server died; all of it is measured again."""
     keys = {SettingKey(point.steps, point.variation.name) for point in load.points}
     found = context.found

@@ -10,14 +10,16 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from eaglelab.commands.interrupts import Interrupts
-from eaglelab.context import Context
 from eaglelab.errors import EaglelabError, Interrupted, OtherMachine
 from eaglelab.masking import Masker
 from eaglelab.printable import printable
 from eaglelab.say import Say
+
+if TYPE_CHECKING:
+    from eaglelab.context import Context
 
 __all__ = ["Outcome", "perform"]
 
@@ -28,8 +30,8 @@ _NOT_BEGUN = "nothing was begun on a host: type the same command again"
 class Outcome:
     """What a command found: `hosts` by name, and more top-level entries of the JSON object in `more`.
 
-    `masker` knows the secrets of the host at hand, and `at_work` is what is being done there under its lock. `recover` is the
-    command that mends that host if it is left as it is, and `resume` the one that goes on with this run.
+    `masker` knows the secrets of the hosts at hand. `at_work`, by host: what is being done there under its lock; `recover`, by
+    host: the command that mends it if it is left as it is. `resume` is the command that goes on with this run.
     """
 
     run: str | None = None
@@ -38,8 +40,8 @@ class Outcome:
     more: dict[str, Any] = field(default_factory=dict)
     masker: Masker = field(default_factory=Masker)
     exit_code: int = 0
-    at_work: Context | None = None
-    recover: str = ""
+    at_work: dict[str, Context] = field(default_factory=dict)
+    recover: dict[str, str] = field(default_factory=dict)
     resume: str = ""
 
     @property
@@ -54,6 +56,11 @@ class Outcome:
             return ""
         here = Path.cwd()
         return str(self.bundle.relative_to(here) if self.bundle.is_relative_to(here) else self.bundle)
+
+    @property
+    def recovery(self) -> str:
+        """What to type for every host that is left in the middle of something."""
+        return "; ".join(dict.fromkeys(list(self.recover.values())))
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -102,24 +109,25 @@ def _as_ours(error: BaseException, outcome: Outcome) -> EaglelabError:
     if isinstance(error, EaglelabError):
         return error
     if isinstance(error, KeyboardInterrupt):
-        return Interrupted("interrupted", where=", ".join(outcome.hosts), hint=outcome.recover or _NOT_BEGUN)
+        return Interrupted("interrupted", where=", ".join(outcome.hosts), hint=outcome.recovery or _NOT_BEGUN)
     what = f"unexpected: {type(error).__name__}: {error}"
     return EaglelabError(what, hint="run it again with --debug and report what it prints")
 
 
 def _stopping(outcome: Outcome) -> None:
-    back = outcome.at_work is not None and outcome.at_work.guarded
+    back = any(context.guarded for context in list(outcome.at_work.values()))
     _write(2, f"stopping{' and rolling back' if back else ''}; Ctrl-C again leaves at once\n")
 
 
 def _left(outcome: Outcome, as_json: bool) -> None:
     """The last words of a process that ends in the middle of something. Python's streams may be held by what hangs."""
-    what = "left at once, in the middle of the work on its host" if outcome.recover else "left at once"
+    hint = outcome.recovery
+    what = "left at once, in the middle of the work on its host" if hint else "left at once"
     outcome.exit_code = 130
-    outcome.more["error"] = {"what": what, "where": ", ".join(outcome.hosts), "hint": outcome.recover}
+    outcome.more["error"] = {"what": what, "where": ", ".join(outcome.recover or outcome.hosts), "hint": hint}
     if sys.stdout is not None and sys.stdout.isatty():
         _write(1, "\x1b[?25h")  # what is redrawn in place has hidden the cursor
-    _write(2, f"error: {what}\n" + (f"  hint: {outcome.recover}\n" if outcome.recover else ""))
+    _write(2, f"error: {what}\n" + (f"  hint: {hint}\n" if hint else ""))
     if as_json and sys.stdout is not None:  # else something of ours may have taken its number
         _write(1, json.dumps(outcome.to_json(), default=str) + "\n")
 
@@ -129,11 +137,21 @@ def _write(descriptor: int, text: str) -> None:
         os.write(descriptor, text.encode())
 
 
+def _unreachable(error: BaseException) -> bool:
+    """Whether all that a host needs is to be reached again: its server, and a load, go on without a link."""
+    from eaglelab.remote.pipe import LinkLost  # here, for commands that know no host
+
+    return isinstance(error.__cause__, LinkLost)
+
+
 def _failed(outcome: Outcome, error: EaglelabError, debug: bool) -> None:
     outcome.exit_code = error.exit_code
     mask = outcome.masker.text
-    if outcome.resume and error.exit_code in (1, 130) and not isinstance(error, OtherMachine):  # else mend it first
-        error.hint = "; ".join(filter(None, [error.hint, f"{outcome.resume} goes on with this run"]))
+    if outcome.resume and not isinstance(error, OtherMachine):
+        if error.exit_code in (1, 130):  # else mend it first
+            error.hint = "; ".join(filter(None, [error.hint, f"{outcome.resume} goes on with this run"]))
+        elif _unreachable(error):
+            error.hint += f"; or, once it answers again, {outcome.resume} goes on with what runs there"
     outcome.more["error"] = {"what": mask(error.what), "where": mask(error.where), "hint": mask(error.hint)}
     if debug:
         _told(sys.stderr, printable(mask(traceback.format_exc())))

@@ -36,7 +36,7 @@ class _File(BaseModel):
 class _Recorded(BaseModel):
     """What must be in a `request.json`."""
 
-    model_config = ConfigDict(strict=True)
+    model_config = ConfigDict(strict=True, defer_build=True)
 
     command: str
     playbook: str

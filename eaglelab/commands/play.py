@@ -4,65 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import os
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from eaglelab.actions import ACTIONS
-from eaglelab.bundle import Bundle, new_run
-from eaglelab.commands.hosts import Selection, connected, select_hosts
-from eaglelab.commands.options import filled
+from eaglelab.commands.hosts import Selection, select_hosts
+from eaglelab.commands.on_hosts import run_on_hosts
 from eaglelab.commands.outcome import Outcome
-from eaglelab.commands.past import RESUMABLE, PastRun, find_run
-from eaglelab.context import Context, Options, complete
-from eaglelab.errors import EaglelabError, InputError
+from eaglelab.commands.past import RESUMABLE, find_run
+from eaglelab.commands.request import Request
+from eaglelab.context import Context
+from eaglelab.errors import InputError
 from eaglelab.host import Host
 from eaglelab.playbook import Playbook, load_playbook
 from eaglelab.runner import Runner, check_arguments
 from eaglelab.say import Say
 
-__all__ = ["Request", "play", "prepare", "record_of", "require_all", "run_on_hosts", "take_up"]
+__all__ = ["in_batches", "play", "prepare", "record_of", "require_all", "take_up"]
 
 _NEED_A_SERVER = frozenset({"start", "wait", "generate", "measure", "bench_serving"})
-
-
-@dataclass(frozen=True)
-class Request:
-    """What a command line asked for. `vars` override the playbook's; `more` is what else the command takes.
-
-    `resume` names an earlier run, which `take_up` puts into `past`.
-    """
-
-    command: str
-    project: Path
-    host: str | None = None
-    inventory: str | None = None
-    check: bool = False
-    takeover: bool = False
-    accept_drift: bool = False
-    vars: Mapping[str, Any] = field(default_factory=dict)
-    tags: Sequence[str] = ()
-    skip_tags: Sequence[str] = ()
-    steal_lock: bool = False
-    resume: str | None = None
-    more: Mapping[str, Any] = field(default_factory=dict)
-    past: PastRun | None = None
-
-    def __post_init__(self) -> None:
-        """Raises InputError for an option that is there and empty: it must not mean another inventory, or a new run."""
-        for option in ("inventory", "resume"):
-            filled(getattr(self, option), f"--{option}")
-
-    @property
-    def logs(self) -> Path:
-        return self.project / "logs"
-
-    @property
-    def options(self) -> Options:
-        return Options(check=self.check, takeover=self.takeover, accept_drift=self.accept_drift, project=self.project)
 
 
 def find_playbook(project: Path, name: str) -> Path:
@@ -137,6 +99,12 @@ def take_up(request: Request, playbook: str, say: Say) -> Request:
     )
 
 
+def in_batches(request: Request, book: Playbook) -> Request:
+    """`request` with the playbook's `serial`, unless the command line has one."""
+    serial = request.manner.serial or book.serial
+    return replace(request, manner=replace(request.manner, serial=serial))
+
+
 def record_of(
     request: Request, playbook: str, book: Playbook, selection: Selection, also: Sequence[Path] = ()
 ) -> dict[str, Any]:
@@ -166,92 +134,19 @@ def _absolute(path: str | None) -> str | None:
 
 
 def play(request: Request, playbook: str, outcome: Outcome, say: Say) -> None:
-    """Runs one playbook on the chosen hosts, one after another; a failure ends the command."""
+    """Runs one playbook on the chosen hosts at once."""
     request = take_up(request, playbook, say)
     selection, book = prepare(request, playbook)
     record = record_of(request, playbook, book, selection) if request.command in RESUMABLE else None
 
+    def undo(context: Context) -> None:
+        found = context.found
+        if found.changed or found.touched or context.resumed:
+            context.say.line("Roll back", style="bold")
+            back = ACTIONS["rollback"]
+            back.run(context, back.args(keep_found=True))
+
     def work(context: Context) -> dict[str, Any]:
         return Runner(context, ACTIONS).run(book)
 
-    run_on_hosts(request, selection, outcome, say, work, playbook=book.path, record=record)
-
-
-def run_on_hosts(
-    request: Request,
-    selection: Selection,
-    outcome: Outcome,
-    say: Say,
-    work: Callable[[Context], dict[str, Any]],
-    *,
-    playbook: Path | None = None,
-    record: Mapping[str, Any] | None = None,
-    looks: bool = False,
-) -> None:
-    """Opens a run, then does `work` on each host; what it returns goes under the host's name into the outcome.
-
-    `looks`: it changes nothing, and so takes no host's lock. With `record` the run can be resumed.
-    """
-    past = request.past
-    run = past.run if past else new_run(request.command, time.time())
-    folder = request.logs / run
-    outcome.run, outcome.bundle, outcome.resume = run, folder, ""
-    several = len(selection.hosts) > 1
-    if past and past.finished:
-        outcome.hosts.update({host: past.result(host) for host in past.hosts})
-        say.line(f"run {run} came to its end: nothing is left to do")
-        return
-    if record and not request.check:
-        Bundle(folder, run, "").json("request.json", record)
-    for host in selection.hosts:
-        outcome.hosts[host.name] = (past and past.result(host.name)) or {"ok": False}
-        if outcome.hosts[host.name]["ok"]:
-            continue
-        bundle = Bundle(folder / host.name if several else folder, run, host.name, masker=host.masker(os.environ))
-        outcome.masker = bundle.masker
-        if playbook is not None:
-            bundle.json("inventory.json", host.redacted())
-            bundle.text("playbook.yaml", playbook.read_text(encoding="utf-8"))
-        lock = None if looks or request.check else request.command
-        speaker = say.for_host(host.name if several else "", bundle.masker)
-        way = connected(selection, host, bundle, speaker, request.options, lock=lock, steal=request.steal_lock)
-        with _whole_hints(host, request.inventory), way as context:
-            context.inventory = request.inventory
-            if past and (
-                done := past.result(host.name)
-            ):  # whoever had the lock until now may have gone on with it, too
-                outcome.hosts[host.name] = done
-                speaker.line(f"run {run} has come to its end here meanwhile: nothing is left to do")
-                continue
-            if record and not request.check:
-                context.resumed, outcome.resume = record["resumed"], PastRun(folder, record).command_line()
-            with _at_work(request, outcome, context) if lock else nullcontext():
-                outcome.hosts[host.name] = {"ok": True, **bundle.masker.mapping(work(context))}
-        if record and not request.check:
-            bundle.json("result.json", outcome.hosts[host.name])
-    if record and not request.check:
-        from eaglelab.report import write  # here, so that no other command waits for it
-
-        for host in selection.hosts:
-            write.write_report(folder, host.name, say.line)
-    if outcome.has_bundle:
-        note = " (--check: nothing was changed)" if request.check else ""
-        say.line(f"done{note}; bundle: {outcome.shown_bundle}")
-
-
-@contextmanager
-def _whole_hints(host: Host, inventory: str | None) -> Iterator[None]:
-    """Those who raise an error may not know the host, or the inventory, that a command in its hint needs."""
-    try:
-        yield
-    except EaglelabError as error:
-        error.hint = complete(error.hint, host.name, inventory)
-        raise
-
-
-@contextmanager
-def _at_work(request: Request, outcome: Outcome, context: Context) -> Iterator[None]:
-    """What an interrupt has to know; after a failure the outcome keeps it."""
-    outcome.at_work, outcome.recover = context, context.invoke("stop" if request.command == "stop" else "rollback")
-    yield
-    outcome.at_work, outcome.recover = None, ""
+    run_on_hosts(in_batches(request, book), selection, outcome, say, work, playbook=book.path, record=record, undo=undo)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from eaglelab.actions import ACTIONS
+from eaglelab.actions.as_found import AT_REST
 from eaglelab.actions.serve import SettingArguments
 from eaglelab.actions.undo import RollbackArguments
 from eaglelab.context import Context
@@ -106,7 +107,7 @@ def _restore(context: Context, before: dict[str, Any], *, keep: bool) -> None:
         if context.client.call("status")["record"]["fingerprint"] != then["fingerprint"]:
             what = "its flags, variables or worker files are not all what they were: its run was"
             context.say.line(f"  {what} {then['run']}", style="yellow")
-    elif all(item["state"] == "original" for item in before["states"]):
+    elif all(item["state"] in AT_REST for item in before["states"]):
         context.say.line("Put everything back as it was", style="bold")
         ACTIONS["rollback"].run(context, RollbackArguments())
     else:

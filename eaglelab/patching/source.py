@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import io
 import platform
+import threading
 import tokenize
 import warnings
 from collections.abc import Iterable
@@ -14,6 +15,10 @@ from eaglelab.patching.errors import PatchRefused
 from eaglelab.patching.marker import split_lines
 
 __all__ = ["Source"]
+
+
+_QUIETLY = threading.Lock()
+"""Python's filter of warnings is one for all threads."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +40,7 @@ class Source:
             raise bare.refuse("lines end with a lone carriage return", odd[:3], hint="convert the line ends to \\n")
         bare._check_encoding(data)
         try:
-            with warnings.catch_warnings():
+            with _QUIETLY, warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 tree = ast.parse(data)
                 compile(data, path, "exec", dont_inherit=True)

@@ -41,7 +41,7 @@ PackagePath = Annotated[str, AfterValidator(_below_package)]
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class Target(_Model):

@@ -6,7 +6,7 @@ import re
 
 from eaglelab.profile.block_reader import BlockReader, BlockText
 
-__all__ = ["REGULAR_LINES", "read_regular", "regular_end"]
+__all__ = ["REGULAR_LINES", "read_regular", "regular_span"]
 
 REGULAR_LINES = 8
 _HEADER = b"EAGLE3_PROF"
@@ -25,11 +25,11 @@ _REGULAR = re.compile(
 )
 
 
-def regular_end(chunk: bytes, start: int, end: int) -> int:
-    """Where the block ends whose header is in the line from `start` to `end`; -1 if it is not one of the probe's, whole."""
+def regular_span(chunk: bytes, start: int, end: int) -> tuple[int, int] | None:
+    """Where the block stands whose header is in the line from `start` to `end`; None if it is not one of the probe's, whole."""
     place = chunk.find(_HEADER, start, end)
     match = _REGULAR.match(chunk, place) if place >= 0 else None
-    return match.end() if match else -1
+    return match.span() if match else None
 
 
 def read_regular(text: bytes, number: int) -> list[BlockText]:

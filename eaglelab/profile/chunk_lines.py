@@ -7,10 +7,11 @@ import numpy.typing as npt
 
 from eaglelab.profile.log_source import LONGEST_LINE
 
-__all__ = ["Bytes", "ChunkLines", "Ints", "numbers_at"]
+__all__ = ["Bytes", "ChunkLines", "Flags", "Ints", "numbers_at"]
 
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 _ZERO = ord("0")
 
 
@@ -38,6 +39,16 @@ class ChunkLines:
     def of(self, offsets: Ints) -> Ints:
         """The line in which each of these offsets is."""
         return np.searchsorted(self.bounds, offsets, side="right") - 1
+
+    def with_any(self, offsets: Ints) -> Flags:
+        """Which lines have one of these offsets."""
+        return self.marked(self.of(offsets))
+
+    def marked(self, numbers: Ints) -> Flags:
+        """One flag a line, set for these."""
+        flags = np.zeros(len(self), bool)
+        flags[numbers] = True
+        return flags
 
 
 def numbers_at(text: Bytes, places: Ints, most: int) -> tuple[Ints, Ints]:

@@ -144,7 +144,9 @@ class DecodeGather:
             idle[mine] = self._streams.setdefault(rank, _Stream()).follows_idle(rows.part(mine))
         self.after_idle += int(idle.sum())
         kept = rows.part(~idle & (rows.running >= 0))
-        order = np.argsort(kept.running, kind="stable")
+        # Of 16 bits numbers are sorted several times as fast, and a server runs no more requests at once than they hold.
+        short = kept.running.max(initial=0) <= np.iinfo(np.uint16).max
+        order = np.argsort(kept.running.astype(np.uint16) if short else kept.running, kind="stable")
         values, firsts = np.unique(kept.running[order], return_index=True)
         bounds = [*firsts.tolist(), len(kept)]
         found = {

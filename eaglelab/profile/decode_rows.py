@@ -17,17 +17,20 @@ import numpy.typing as npt
 from eaglelab.profile.chunk_lines import Bytes, ChunkLines, Ints, numbers_at
 from eaglelab.profile.decode_lines import DecodeLine, anchor_of, clock, time_spans
 
+Words = npt.NDArray[np.uint64]
+
 __all__ = ["Pattern", "Rows", "merged", "pattern_of", "rows_of"]
 
 _FIRST_FIELD = b" #running-req: "
 _MOST_DIGITS = 5
 _RUNNING = re.compile(rb"\d{1,5},")
 _ZERO, _COMMA = ord("0"), ord(",")
+_AT_ONCE = 8
+_HIGH_HALF, _ABOVE_NINE, _TO_HIGH_HALF = 0xF0, 6, np.uint64(0xF0 // 6)
 _LONGEST_HEAD = 400
 _LONGEST = 1_000
-# "2026-11-29 10:00:", and then the seconds.
-_MINUTE = 17
-_SECONDS = 19
+# "2026-11-29 10:00" are as many bytes as are compared at once, twice; then come a colon and the seconds.
+_SECONDS = 17
 
 
 @dataclass(frozen=True)
@@ -84,8 +87,10 @@ def pattern_of(raw: bytes, parsed: DecodeLine) -> Pattern | None:
     for start, end in [*spans, anchor.span("iteration")]:
         places = [place for place in range(max(start, 0), end) if raw[place : place + 1].isdigit()]
         literal[places], mask[places], digits[places] = _ZERO, _HIGH_HALF, _ABOVE_NINE
-    words = (part.view(np.uint64) for part in (literal, mask, digits))
-    return Pattern(*words, len(head), anchor.start(), spans[-1][0] if spans else None, parsed.dp_rank)
+    words = [part.view(np.uint64) for part in (literal, mask, digits)]
+    return Pattern(
+        words[0], words[1], words[2], len(head), anchor.start(), spans[-1][0] if spans else None, parsed.dp_rank
+    )
 
 
 def rows_of(lines: ChunkLines, among: Ints, pattern: Pattern) -> Rows:
@@ -118,24 +123,26 @@ def _alike(text: Bytes, starts: Ints, lines: Ints, pattern: Pattern) -> Ints:
         lines = lines[text[starts[lines] + place] == first[place]]
     if not len(lines):
         return lines
-    heads = np.lib.stride_tricks.sliding_window_view(text, len(first))[starts[lines]].view(np.uint64)
+    heads = np.lib.stride_tricks.sliding_window_view(text, len(first))[starts[lines]]
+    heads = np.ascontiguousarray(heads).view(np.uint64)
     wrong = np.zeros(len(lines), np.uint64)
     for word, (head, mask, digits) in enumerate(zip(pattern.head, pattern.mask, pattern.digits, strict=True)):
         wrong |= (heads[:, word] ^ head) & mask
         if digits:
             # Of a digit both this and the line before look at the high half, which is 3 as long as it is at most 9.
-            wrong |= ((heads[:, word] + digits) ^ head) & (digits << _TO_HIGH_HALF | digits << _TO_HIGHEST_BIT)
-    return lines[wrong == 0]
+            wrong |= ((heads[:, word] + digits) ^ head) & (digits * _TO_HIGH_HALF)
+    alike: Ints = lines[wrong == 0]
+    return alike
 
 
 def _times(text: Bytes, starts: Ints, pattern: Pattern) -> tuple[npt.NDArray[np.bool_], Ints]:
     """Which lines have a true time, and the time of each. A date is read once for all lines in a row of one minute."""
     if pattern.time is None or not len(starts):
         return np.ones(len(starts), bool), np.full(len(starts), -1)
-    times = np.lib.stride_tricks.sliding_window_view(text, _SECONDS)[starts + pattern.time]
-    minutes = times[:, :_MINUTE]
-    firsts = np.concatenate([[0], np.flatnonzero((minutes[1:] != minutes[:-1]).any(axis=1)) + 1])
-    read = [clock(minutes[first].tobytes().decode() + "00") for first in firsts]
+    at = starts + pattern.time
+    days = np.ascontiguousarray(np.lib.stride_tricks.sliding_window_view(text, 2 * _AT_ONCE)[at]).view(np.uint64)
+    firsts = np.concatenate([[0], np.flatnonzero((np.diff(days[:, 0]) != 0) | (np.diff(days[:, 1]) != 0)) + 1])
+    read = [clock(days[first].tobytes().decode() + ":00") for first in firsts]
     bases = np.repeat([-1 if base is None else base for base in read], np.diff([*firsts, len(starts)]))
-    seconds = (times[:, _MINUTE] - _ZERO).astype(np.int64) * 10 + (times[:, _MINUTE + 1] - _ZERO)
+    seconds = (text[at + _SECONDS] - _ZERO).astype(np.int64) * 10 + (text[at + _SECONDS + 1] - _ZERO)
     return (bases >= 0) & (seconds < 60), bases + seconds

@@ -11,7 +11,7 @@ from eaglelab.profile.decode_lines import parse_decode_line
 from eaglelab.profile.decode_rows import Pattern, Rows, merged, pattern_of, rows_of
 from eaglelab.profile.needles import decode_offsets
 
-__all__ = ["DecodeScan"]
+__all__ = ["DecodeScan", "word_offsets"]
 
 # A pattern a scheduler; a log with more of them is read line by line.
 _MOST_PATTERNS = 64
@@ -24,40 +24,41 @@ class DecodeScan:
 
     def __init__(self) -> None:
         self._patterns: list[Pattern] = []
+        self._found: list[tuple[Pattern, Rows]] = []
 
-    def find(self, lines: ChunkLines) -> tuple[Rows, Ints]:
-        """Decode lines as rows, and the numbers of the lines with a decode line's words that fit no pattern."""
-        found: list[tuple[Pattern, Rows]] = []
+    def known(self, lines: ChunkLines) -> Ints:
+        """Begin with a chunk: the numbers of the lines that fit no pattern known so far."""
+        self._found = []
         free: Ints = np.arange(len(lines))
         for pattern in self._patterns:
-            free = _find(lines, free, pattern, found)
-        rest = np.intersect1d(lines.of(_word_offsets(lines, free)), free, assume_unique=True)
+            free = self._fit(lines, free, pattern)
+        return free
+
+    def find(self, lines: ChunkLines, rest: Ints) -> tuple[Rows, Ints]:
+        """Of lines with a decode line's words that fitted no pattern, learn new ones.
+
+        Gives all decode lines of the chunk as rows, and the numbers of those of `rest` that fit no pattern still.
+        """
         tries = 0
-        while tries < min(len(rest), _TRIES) and len(found) < _MOST_PATTERNS:
-            known = _pattern(lines.raw(int(rest[tries])))
-            left = rest if known is None else _find(lines, rest, known, found)
+        while tries < min(len(rest), _TRIES) and len(self._found) < _MOST_PATTERNS:
+            pattern = _pattern(lines.raw(int(rest[tries])))
+            left = rest if pattern is None else self._fit(lines, rest, pattern)
             tries += len(left) == len(rest)
             rest = left
-        self._patterns = [pattern for pattern, _ in found]
-        return merged([rows for _, rows in found]), rest
+        self._patterns = [pattern for pattern, _ in self._found]
+        return merged([rows for _, rows in self._found]), rest
+
+    def _fit(self, lines: ChunkLines, among: Ints, pattern: Pattern) -> Ints:
+        """Notes the lines that fit; gives the others."""
+        rows = rows_of(lines, among, pattern)
+        if not len(rows):
+            return among
+        self._found.append((pattern, rows))
+        return among[~lines.marked(rows.line)[among]]
 
 
-def _find(lines: ChunkLines, among: Ints, pattern: Pattern, found: list[tuple[Pattern, Rows]]) -> Ints:
-    """Adds the rows that fit to `found`; gives the other lines."""
-    rows = rows_of(lines, among, pattern)
-    if not len(rows):
-        return among
-    found.append((pattern, rows))
-    return np.setdiff1d(among, rows.line, assume_unique=True)
-
-
-def _pattern(raw: bytes) -> Pattern | None:
-    parsed = parse_decode_line(raw.decode("utf-8", errors="replace"))
-    return None if parsed is None else pattern_of(raw, parsed)
-
-
-def _word_offsets(lines: ChunkLines, free: Ints) -> list[int]:
-    """Where the words of a decode line stand in the free lines, and maybe in others.
+def word_offsets(lines: ChunkLines, free: Ints) -> list[int]:
+    """Where the words of a decode line stand in the free lines, which are few, and maybe in others.
 
     Neighbours are searched as one text; if the free lines lie too scattered, all of the chunk is.
     """
@@ -73,3 +74,8 @@ def _word_offsets(lines: ChunkLines, free: Ints) -> list[int]:
         for start, end in zip(firsts, lasts, strict=True)
     )
     return list(chain.from_iterable(found))
+
+
+def _pattern(raw: bytes) -> Pattern | None:
+    parsed = parse_decode_line(raw.decode("utf-8", errors="replace"))
+    return None if parsed is None else pattern_of(raw, parsed)

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
 from itertools import chain
 
 import numpy as np
 
 from eaglelab.profile.block_reader import BlockReader, BlockText
-from eaglelab.profile.block_scan import REGULAR_LINES, read_regular, regular_end
+from eaglelab.profile.block_scan import REGULAR_LINES, read_regular
 from eaglelab.profile.blocks import Block
 from eaglelab.profile.chunk_lines import ChunkLines
-from eaglelab.profile.decode_groups import DecodeGroups
+from eaglelab.profile.chunk_scan import ChunkScan, Found
+from eaglelab.profile.decode_gather import DecodeGather, Raw
 from eaglelab.profile.decode_lines import Canary, parse_canary, parse_decode_line, strip_ansi
-from eaglelab.profile.decode_scan import DecodeScan
 from eaglelab.profile.log_report import LogFile, LogReport
 from eaglelab.profile.log_source import LONGEST_LINE
-from eaglelab.profile.needles import Kind, kinds_in, words_in
+from eaglelab.profile.needles import Kind, kinds_in
 from eaglelab.profile.notable import NotableLines
 from eaglelab.profile.records import Records
 from eaglelab.profile.server_args import parse_server_args, parse_version
 from eaglelab.profile.summary import summarise
-from eaglelab.profile.tool_lines import ToolLines
+from eaglelab.profile.tool_lines import ToolLines, printed_in, request_in
 
 __all__ = ["KEPT_BLOCKS", "KEPT_RECORDS", "KEPT_STARTS", "LogCollector"]
 
@@ -36,12 +37,13 @@ _LONGEST_TEXT = 300
 # What the lab's stand-in writes into its log, so that its figures are never taken for those of hardware.
 _SIMULATED = "simulated GPU"
 _PROBE = "EAGLE3_PROF probe"
-# In a chunk these are looked up for all lines at once, and make no line be taken by itself.
-_ASIDE = (Kind.TOOL, Kind.REQUEST, Kind.NO_GRAPH)
 
 
 class LogCollector:
-    """Takes the lines of a log in order, by `feed` one at a time or by `feed_chunk` many; both give the same report."""
+    """Takes a log in order: by `feed` one line at a time, by `feed_chunk` many, or by `take` what was found in many.
+
+    All give the same report.
+    """
 
     def __init__(self) -> None:
         self._lines = 0
@@ -53,8 +55,8 @@ class LogCollector:
         self._reader = BlockReader()
         self._blocks: deque[Block | tuple[int, bytes]] = deque(maxlen=KEPT_BLOCKS)
         self._block_count = 0
-        self._decode = DecodeGroups()
-        self._scan = DecodeScan()
+        self._decode = DecodeGather()
+        self._scan = ChunkScan()
         self._records = Records(limit=KEPT_RECORDS)
         self._notable = NotableLines()
         self._tools = ToolLines()
@@ -71,41 +73,43 @@ class LogCollector:
         line = (raw.encode("utf-8", errors="replace") if isinstance(raw, str) else raw)[:LONGEST_LINE]
         kinds = kinds_in(line)
         if Kind.TOOL in kinds:
-            self._tools.take(line)
-        if Kind.REQUEST in kinds:
-            self._tools.take_request(line)
+            self._print(printed_in(line))
+        if Kind.VERIFIES in kinds:
+            self._tools.finish(*request_in(line))
         self._take(line, kinds)
 
     def feed_chunk(self, chunk: bytes) -> None:
-        """Take whole lines. Only those with a word of interest are looked at; decode lines are taken many at a time."""
-        before, lines = self._lines, ChunkLines(chunk)
-        rows, irregular = self._scan.find(lines)
-        words = words_in(chunk)
-        eager = lines.of([start for start, kind in words if kind is Kind.NO_GRAPH])
-        rows = replace(rows, line=rows.line + before + 1, eager=np.isin(rows.line, eager).astype(np.int64))
-        self._decode.expect(rows, lambda numbers: lines.many(numbers, before + 1))
-        for number in lines.of([start for start, kind in words if kind is Kind.TOOL]).tolist():
-            self._tools.take(lines.raw(number)[:LONGEST_LINE])
-        for number in lines.of([start for start, kind in words if kind is Kind.REQUEST]).tolist():
-            self._tools.take_request(lines.raw(number)[:LONGEST_LINE])
-        others = lines.of([start for start, kind in words if kind not in _ASIDE])
-        wanted = np.union1d(others, irregular).tolist()
-        wanted = [0, *wanted] if self._reader.open else wanted
-        line = 0  # so many are behind us
-        for found, following in zip(wanted, [*wanted, len(lines)][1:], strict=True):
-            if found < line:
+        """Take whole lines."""
+        self.take(self._scan.find(chunk), lambda: chunk)
+
+    def take(self, found: Found, chunk: Callable[[], bytes]) -> None:
+        """Take what was found in the next chunk of the log; `chunk` gives its text where `found` has none.
+
+        It is asked for until `rest` or the next `take` is done.
+        """
+        before, text = self._lines, cache(lambda: chunk() if found.text is None else found.text)
+        self._decode.expect(replace(found.rows, line=found.rows.line + before + 1), _raw(found, text, before + 1))
+        self._print(found.printed)
+        self._tools.finish(*found.requests)
+        for first, span, block in _looked_at(found, from_first=self._reader.open):
+            if first < self._lines - before:
                 continue
-            line = found
-            if following >= line + REGULAR_LINES and self._take_regular(lines, line, before + line + 1):
-                line += REGULAR_LINES
+            if block is not None and not self._reader.open:
+                self._block_count += 1
+                self._blocks.append((before + first + 1, text()[slice(*block)]))
+                self._lines = before + first + REGULAR_LINES
                 continue
-            while line == found or (line < len(lines) and self._reader.open):
-                raw = lines.raw(line)[:LONGEST_LINE]
-                line += 1
-                self._lines = before + line
-                self._take(raw, kinds_in(raw))
-        self._lines = before + len(lines)
+            self._lines = before + first
+            if span is not None:
+                self._one(text()[slice(*span)])
+            if self._reader.open:
+                self._read_on(ChunkLines(text()), before)
+        self._lines = before + found.lines
         self._decode.settle(self._lines + 1)
+
+    def rest(self) -> None:
+        """The text of what was taken so far is not there any more from here on."""
+        self._decode.keep()
 
     def problem(self, what: str) -> None:
         """Note something that kept the log from being read whole."""
@@ -140,15 +144,18 @@ class LogCollector:
             files=tuple(self._files),
         )
 
-    def _take_regular(self, lines: ChunkLines, line: int, number: int) -> bool:
-        """Pass over a block of the probe's in one step, if there is one and nothing else in it."""
-        start = int(lines.bounds[line])
-        end = -1 if self._reader.open else regular_end(lines.chunk, start, int(lines.bounds[line + 1]))
-        if end < 0:
-            return False
-        self._block_count += 1
-        self._blocks.append((number, lines.chunk[start:end]))
-        return True
+    def _read_on(self, lines: ChunkLines, before: int) -> None:
+        """Take every line for as long as a block is open."""
+        while self._reader.open and self._lines - before < len(lines):
+            self._one(lines.raw(self._lines - before))
+
+    def _one(self, raw: bytes) -> None:
+        self._lines += 1
+        self._take(raw, kinds_in(raw))
+
+    def _print(self, printed: list[tuple[str, float]]) -> None:
+        for source, accept_length in printed:
+            self._tools.print(source, accept_length)
 
     def _take(self, raw: bytes, kinds: list[Kind]) -> None:
         if not kinds and not self._reader.open:
@@ -198,6 +205,25 @@ class LogCollector:
                 self._starts.append(args)
             self._decode.server_started(self._lines)
         self._sglang = parse_version(line) or self._sglang
+
+
+def _looked_at(
+    found: Found, *, from_first: bool
+) -> Iterator[tuple[int, tuple[int, int] | None, tuple[int, int] | None]]:
+    """Each wanted line with where it stands and the block that it begins; the first line of all, if that is wanted too."""
+    if from_first:
+        yield 0, None, None
+    yield from zip(found.wanted, found.spans, found.blocks, strict=True)
+
+
+def _raw(found: Found, text: Callable[[], bytes], first: int) -> Raw:
+    """Gives decode lines by number, where the first line of the chunk has the number `first`."""
+
+    def get(numbers: list[int]) -> list[bytes]:
+        places = np.searchsorted(found.rows.line, np.array(numbers, np.int64) - first)
+        return [text()[start:end] for start, end in found.row_spans[:, places].T.tolist()]
+
+    return get
 
 
 def _read(kept: Block | tuple[int, bytes]) -> Iterator[Block]:

@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 from eaglelab.errors import InputError
 
-__all__ = ["LONGEST_LINE", "DamagedLogError", "chunks", "whole_lines"]
+__all__ = ["LONGEST_LINE", "DamagedLogError", "chunks", "is_packed", "whole_lines"]
 
 LONGEST_LINE = 1 << 20
 """Of a longer line only this many bytes are read: no log can fill the memory with one line."""
@@ -39,6 +39,11 @@ def chunks(stream: BinaryIO) -> Iterator[bytes]:
     else:
         unpacked = _then(first, pieces)
     return whole_lines(unpacked)
+
+
+def is_packed(first: bytes) -> bool:
+    """Whether content that begins with these four bytes or more is packed."""
+    return first.startswith((_GZIP_MAGIC, _ZSTD_MAGIC))
 
 
 def whole_lines(pieces: Iterator[bytes]) -> Iterator[bytes]:

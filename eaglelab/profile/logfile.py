@@ -6,12 +6,14 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from eaglelab.errors import InputError
-from eaglelab.profile.log_collector import LogCollector
 from eaglelab.profile.log_report import LogReport
-from eaglelab.profile.log_source import DamagedLogError, chunks
+from eaglelab.profile.log_source import DamagedLogError, chunks, is_packed
+
+if TYPE_CHECKING:
+    from eaglelab.profile.log_collector import LogCollector
 
 __all__ = ["STDIN", "read_log", "read_logs", "record_lines"]
 
@@ -35,14 +37,14 @@ def read_logs(names: Sequence[str], stdin: BinaryIO | None = None) -> LogReport:
             raise InputError("there is no such file", where=name, hint="--log takes server logs; gzip and zstd too")
     if list(names).count(STDIN) > 1:
         raise InputError("standard input can be read only once", where="--log", hint="give - once")
-    collector = LogCollector()
+    collector = _collector()
     for name in names:
         if name == STDIN:
             _collect(collector, name, stdin or sys.stdin.buffer)
         else:
             try:
                 with Path(name).open("rb", buffering=0) as file:
-                    _collect(collector, name, file)
+                    _collect_file(collector, name, file)
             except OSError as error:
                 raise InputError(
                     f"the log cannot be read: {error.strerror or error}",
@@ -56,7 +58,7 @@ def read_log(source: str | os.PathLike[str] | Iterable[bytes | str]) -> LogRepor
     """Read one log file by its path, or the lines of one, in one pass. Raises InputError when it cannot be read."""
     if isinstance(source, str | os.PathLike):
         return read_logs([os.fspath(source)])
-    collector = LogCollector()
+    collector = _collector()
     for line in source:
         collector.feed(line)
     return collector.report()
@@ -68,6 +70,27 @@ def record_lines(paths: Iterable[Path]) -> Iterator[bytes]:
         with path.open("rb") as file:
             while line := file.readline(_LONGEST_RECORD):
                 yield line
+
+
+def _collector() -> LogCollector:
+    """Its libraries take a third of a second to load, which only those pay who read a log."""
+    from eaglelab.profile.log_collector import LogCollector
+
+    return LogCollector()
+
+
+def _collect_file(collector: LogCollector, name: str, file: BinaryIO) -> None:
+    from eaglelab.profile.log_workers import collect_side_by_side, workers_for
+
+    workers = workers_for(file.fileno())
+    if not workers or is_packed(os.pread(file.fileno(), 4, 0)):
+        _collect(collector, name, file)
+        return
+    collector.begin(name)
+    try:
+        collect_side_by_side(collector, file.fileno(), workers)
+    except DamagedLogError as error:
+        collector.problem(f"{name}: {error}; what could be read is reported")
 
 
 def _collect(collector: LogCollector, name: str, stream: BinaryIO) -> None:

@@ -6,15 +6,21 @@ of memory, and only the lines that have such a word are parsed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum, auto
+from functools import cache
+from itertools import chain
 
+import numpy as np
+import numpy.typing as npt
 from ahocorasick_rs import BytesAhoCorasick, MatchKind
 
+from eaglelab.profile.chunk_lines import Ints
 from eaglelab.profile.decode_lines import NO_GRAPH
 from eaglelab.profile.notable import NOTABLE
-from eaglelab.profile.tool_lines import REQUEST_WORD, TOOL_WORDS
+from eaglelab.profile.tool_lines import TOKENS_WORD, TOOL_WORDS, VERIFIES_WORD
 
-__all__ = ["Kind", "decode_offsets", "kinds_in", "words_in"]
+__all__ = ["Kind", "Places", "decode_offsets", "kinds_in", "places_in"]
 
 
 class Kind(Enum):
@@ -28,7 +34,8 @@ class Kind(Enum):
     SERVER = auto()
     NOTABLE = auto()
     TOOL = auto()
-    REQUEST = auto()
+    VERIFIES = auto()
+    TOKENS = auto()
     NO_GRAPH = auto()
 
 
@@ -42,14 +49,16 @@ _WORDS = {
     **{f"{name}{more}": Kind.SERVER for name in ("sglang", "SGLang") for more in ("==", "[", " v", "_v")},
     **{word: Kind.NOTABLE for words in NOTABLE.values() for word in words},
     **dict.fromkeys(TOOL_WORDS, Kind.TOOL),
-    REQUEST_WORD: Kind.REQUEST,
+    VERIFIES_WORD: Kind.VERIFIES,
+    TOKENS_WORD: Kind.TOKENS,
     NO_GRAPH.decode(): Kind.NO_GRAPH,
 }
 _ALL_WORDS = {**_WORDS, **dict.fromkeys(_DECODE, Kind.DECODE)}
 _KINDS = tuple(_ALL_WORDS.values())
+_CODES = np.array([kind.value for kind in _KINDS], np.int64)
 
 
-def _search(words: tuple[str, ...]) -> BytesAhoCorasick:
+def _search(words: Sequence[str]) -> BytesAhoCorasick:
     """Leftmost matches are what the library has a vectorised search for: some GB/s, whatever the number of words."""
     return BytesAhoCorasick([word.encode() for word in words], matchkind=MatchKind.LeftmostFirst)
 
@@ -59,16 +68,37 @@ _ALL = _search(tuple(_ALL_WORDS))
 _DECODE_ONLY = _search(_DECODE)
 
 
+class Places:
+    """Where in a chunk the words stand, ascending."""
+
+    def __init__(self, found: Sequence[tuple[int, int, int]]) -> None:
+        table = np.fromiter(chain.from_iterable(found), np.int64, 3 * len(found)).reshape(-1, 3)
+        self._offsets, self._codes = table[:, 1], _CODES[table[:, 0]]
+
+    def of(self, *kinds: Kind) -> Ints:
+        """The offsets of the words of these kinds."""
+        return self._offsets[_among(kinds)[self._codes]]
+
+    def but(self, *kinds: Kind) -> Ints:
+        """The offsets of all other words."""
+        return self._offsets[~_among(kinds)[self._codes]]
+
+
 def kinds_in(line: bytes) -> list[Kind]:
     """What one line may be; empty if nothing in it is of interest."""
     return [_KINDS[word] for word, _, _ in _ALL.find_matches_as_indexes(line)]
 
 
-def words_in(chunk: bytes) -> list[tuple[int, Kind]]:
-    """Where in a chunk a word stands that is not a decode line's, and its kind; ascending."""
-    return [(start, _KINDS[word]) for word, start, _ in _BUT_DECODE.find_matches_as_indexes(chunk)]
+def places_in(chunk: bytes, *, decode: bool) -> Places:
+    """The words in a chunk, those of decode lines among them or not."""
+    return Places((_ALL if decode else _BUT_DECODE).find_matches_as_indexes(chunk))
 
 
 def decode_offsets(chunk: bytes) -> list[int]:
     """Where in a chunk a word of a decode line stands, ascending."""
     return [start for _, start, _ in _DECODE_ONLY.find_matches_as_indexes(chunk)]
+
+
+@cache
+def _among(kinds: tuple[Kind, ...]) -> npt.NDArray[np.bool_]:
+    return np.isin(np.arange(len(Kind) + 1), [kind.value for kind in kinds])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ast
+import re
 from functools import cache
 from importlib import resources
 
@@ -19,6 +19,8 @@ _ORDER = (
     "state",
     "manifest",
     "contents",
+    "links",
+    "standing",
     "journal",
     "flocks",
     "lock",
@@ -44,10 +46,16 @@ _ORDER = (
     "server",
     "http",
     "checkup",
+    "package",
     "facts",
     "main",
 )
 _PACKAGE = "eaglelab.remote.agent"
+
+_OWN_IMPORT = re.compile(
+    rf"^from (?:__future__|{re.escape(_PACKAGE)}[.\w]*) import (?:\([^)]*\)|[^(\n]*)\n", re.MULTILINE
+)
+"""Parsing the modules would take longer than a host needs to compile them all."""
 
 BOOTSTRAP = (
     "import sys;"
@@ -71,11 +79,4 @@ def agent_source() -> bytes:
 def _without_own_imports(name: str) -> str:
     """A module's text less its imports of its neighbours, whose names are in the same file here, and of __future__."""
     text = resources.files(_PACKAGE).joinpath(f"{name}.py").read_text(encoding="utf-8")
-    lines = text.splitlines(keepends=True)
-    for node in ast.parse(text).body:
-        if isinstance(node, ast.ImportFrom) and (
-            node.module == "__future__" or (node.module or "").startswith(_PACKAGE)
-        ):
-            for number in range(node.lineno - 1, node.end_lineno or node.lineno):
-                lines[number] = "\n"
-    return "".join(lines)
+    return _OWN_IMPORT.sub(lambda found: "\n" * found[0].count("\n"), text)

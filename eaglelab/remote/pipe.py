@@ -14,7 +14,7 @@ from typing import IO, Protocol
 from eaglelab.errors import HostError
 from eaglelab.remote.sudo import SUDO
 
-__all__ = ["Link", "LinkLost", "LocalLink", "Pipe", "Silent"]
+__all__ = ["Late", "Link", "LinkLost", "LocalLink", "Pipe", "Silent"]
 
 _END_S = 2.0
 """How long a command may take to end once its stdin is closed."""
@@ -26,6 +26,10 @@ class LinkLost(HostError):
 
 class Silent(LinkLost):
     """Nothing came, or nothing was taken, for too long."""
+
+
+class Late(Silent):
+    """No answer within the time that was given for it; the line may be alive."""
 
 
 class Pipe(Protocol):
@@ -112,7 +116,7 @@ class _LocalPipe:
 
     def receive(self, timeout: float) -> bytes:
         if not select.select([self._out], [], [], timeout)[0]:
-            raise Silent(f"no answer for {timeout:g} s", where=self._name)
+            raise Late(f"no answer for {timeout:g} s", where=self._name)
         return os.read(self._out.fileno(), 1 << 20)
 
     def ended(self) -> tuple[int | None, str]:

@@ -10,6 +10,7 @@ import logging
 import os
 import socket
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from paramiko.hostkeys import InvalidHostKey
 from eaglelab.remote.endpoint import Endpoint, refuse_unless_loopback
 from eaglelab.remote.keyring import keyring
 from eaglelab.remote.knownhosts import KnownKeys, OnlyKnown, known_keys
-from eaglelab.remote.pipe import LinkLost, Pipe, Silent
+from eaglelab.remote.pipe import Late, LinkLost, Pipe, Silent
 from eaglelab.remote.proxy import Proxy
 from eaglelab.remote.quoting import remote_command
 from eaglelab.remote.refusals import Refusals
@@ -52,7 +53,10 @@ _HOST_KEYS = (
 
 
 class SshLink:
-    """One SSH connection to one host, opened when it is first needed. `sudo`: its commands run as root."""
+    """One SSH connection to one host, opened when it is first needed. `sudo`: its commands run as root.
+
+    `turn` is entered for each login: many at once may be more than a jump host takes.
+    """
 
     def __init__(
         self,
@@ -62,11 +66,13 @@ class SshLink:
         sudo: bool = False,
         default_host: bool = False,
         patience: Patience | None = None,
+        turn: AbstractContextManager[Any] | None = None,
     ) -> None:
         self.name = name
         self.sudo_user = endpoint.user if sudo else None
         self._endpoint = endpoint
         self._patience = patience or Patience()
+        self._turn = turn or nullcontext()
         self._refusals = Refusals(name, endpoint, default_host=default_host)
         self._connection: Any = None
         self._socket: WatchedSocket | None = None
@@ -121,10 +127,11 @@ class SshLink:
         known = KnownKeys()
         try:
             known = known_keys(end)
-            way = self._way()
-            self._connection.connect_kwargs = {**self._login(known), "sock": way}
-            with way.conversing():
-                self._connection.open()
+            with self._turn:
+                way = self._way()
+                self._connection.connect_kwargs = {**self._login(known), "sock": way}
+                with way.conversing():
+                    self._connection.open()
         except (*_BROKEN, ValueError, InvalidHostKey) as error:  # ValueError: a damaged key file
             said = self._proxy.errors() if self._proxy else ""
             reason = self._socket.reason if self._socket else ""
@@ -221,7 +228,7 @@ class _SshPipe:
         try:
             data = bytes(self._channel.recv(1 << 20))
         except TimeoutError as error:
-            raise Silent(f"no answer for {timeout:g} s", where=self._name) from error
+            raise Late(f"no answer for {timeout:g} s", where=self._name) from error
         except _BROKEN as error:
             raise self._broke(error) from error
         if not data and self._way.reason:  # Paramiko shows a broken connection as the end of the stream

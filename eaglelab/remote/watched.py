@@ -26,6 +26,15 @@ class Patience:
     dead: float = 20.0
 
 
+def _acknowledge(sock: socket.socket) -> None:
+    """At once what just came: sshd does not send the second of two short answers before, and Linux waits 40 ms with it.
+
+    The kernel forgets it after a while, so it is asked for each time.
+    """
+    with contextlib.suppress(AttributeError, OSError):  # another system, or no TCP
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+
+
 class WatchedSocket:
     """Wraps `sock`, whose timeout must be short: it is then that the clock is looked at.
 
@@ -66,6 +75,7 @@ class WatchedSocket:
     def in_time(self) -> Iterator[None]:
         """What is done meanwhile must be over in time, whatever else comes."""
         self._limit = self._clock() + self._dead
+        _acknowledge(self._sock)
         try:
             yield
         finally:
@@ -78,6 +88,8 @@ class WatchedSocket:
             self._look()
             raise
         self._asked = self._clock() if self._conversing else None
+        if self._conversing or self._limit is not None:
+            _acknowledge(self._sock)
         return data
 
     def send(self, data: bytes) -> int:

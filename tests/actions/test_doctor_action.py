@@ -38,6 +38,26 @@ def test_a_folder_that_cannot_be_written_is_refused(fake, do) -> None:
         do("doctor")
 
 
+def test_a_read_only_package_is_refused_with_the_commands_that_make_a_copy(fake, do) -> None:
+    worker = "srt/speculative/eagle_worker.py"
+    fake.facts.update(writable={worker: False}, read_only=[worker])
+    with pytest.raises(HostError, match=r"the folder of /srv/sglang/.* is on a read-only file system") as caught:
+        do("doctor")
+    assert "cp -rL /srv/sglang/python/sglang /home/u/sglang-copy/" in caught.value.hint
+
+
+def test_what_the_package_shares_and_what_else_is_there_is_said(fake, context, do) -> None:
+    fake.facts.update(
+        other_packages=["/opt/sglang"],
+        files={"srt/speculative/eagle_worker.py": {**fake.describe(WORKER_PATH), "links": 3}},
+        states=[{"path": "/old/sglang/srt/speculative/eagle_worker.py", "state": "patched", "original": "0" * 64}],
+    )
+    do("doctor")
+    assert "/opt/sglang is there as well: this Python does not import it" in said(context)
+    assert "1 worker file is a hard link" in said(context)
+    assert "files of another installation are not original: /old/sglang/srt/speculative" in said(context)
+
+
 @pytest.mark.parametrize("gone", ["/models/target", "/models/draft"])
 def test_a_model_that_is_not_there_is_refused_before_a_load_is_spent_on_it(fake, do, gone: str) -> None:
     fake.models.remove(gone)

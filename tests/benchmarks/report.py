@@ -4,7 +4,9 @@ Two logs are written into a temporary folder and removed afterwards. Both are of
 until they have their size. `mixed`: a server of 8 clients under --log-requests with the probe on. Of its bytes about three
 quarters are request lines of some 1.5 kB, the rest decode and prefill lines, access lines of health checks and metrics,
 and a block of the probe every 100 cycles. `dense`: nothing but decode lines. The reader runs in a process of its own, as
-a command does, so start and imports count; its peak memory is that process's. It and grep take turns, and medians are shown.
+a command does, so start and imports count. Its memory is the peak of that process plus, for each that it starts, the peak
+of the largest of them: no less than all had at once. It and grep take turns, and medians are shown, with the load average
+of the machine: other work on its cores slows the reader, which uses all of them, more than grep, which uses one.
 Prints a table, then one line with the result; exit 1 where a goal is missed.
 usage: report.py [--size 1GB] [--rounds 3]
 """
@@ -12,6 +14,7 @@ usage: report.py [--size 1GB] [--rounds 3]
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import resource
 import statistics
@@ -34,10 +37,14 @@ MEMORY_GOAL_MB = 200.0
 UNITS = {"MB": 10**6, "GB": 10**9}
 PART = 16 * 10**6
 READ = """
-import sys
+import resource, sys
 from eaglelab.profile.logfile import read_logs
-report = read_logs(sys.argv[1:])
-print(report.lines, report.decode_lines, report.block_count)
+read_logs(sys.argv[1:])
+from eaglelab.profile.log_workers import workers_for
+with open(sys.argv[1], "rb") as file:
+    workers = workers_for(file.fileno())
+ours, theirs = (resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+print((ours + workers * theirs) / 1e3)
 """
 WORDS = (
     "the quick brown fox jumps over a lazy dog and then tells its Friends about Decoding of 42 batches " * 13
@@ -47,7 +54,7 @@ BLOCK = (ROOT / "tests" / "cases" / "profile" / "probe-block.log").read_text(enc
 
 @dataclass(frozen=True)
 class Result:
-    """Medians of one log: seconds of the reader (by the clock and of CPU) and of grep; the reader's peak memory in MB."""
+    """Medians of one log: seconds of the reader (by the clock and of CPU) and of grep; the reader's memory in MB at most."""
 
     name: str
     size: int
@@ -97,7 +104,8 @@ def main() -> int:
     rates = ", ".join(f"{result.name} {result.rate:.0f} MB/s" for result in results)
     verdict = f"goals missed ({'; '.join(missed)})" if missed else "all goals met"
     print(
-        f"report --log on {options.size}: {rates}, {max(each.memory_mb for each in results):.0f} MB at most; {verdict}"
+        f"report --log on {options.size}: {rates}, {max(each.memory_mb for each in results):.0f} MB at most, "
+        f"{os.cpu_count()} cores under a load of {os.getloadavg()[0]:.1f}; {verdict}"
     )
     return 1 if missed else 0
 
@@ -112,13 +120,13 @@ def measure(name: str, log: Path, rounds: int) -> Result:
             grep.append(grep_s)
             reader.append(reader_s)
             cpu.append(cpu_s)
-            memory.append(peak_mb)
+            memory.append(float(peak_mb))
     medians = (statistics.median(each) for each in (reader, cpu, grep))
     return Result(name, log.stat().st_size, *medians, max(memory))
 
 
-def timed(command: list[str]) -> tuple[float, float, float]:
-    """Seconds by the clock and of CPU and, of the largest child so far, the peak memory in MB."""
+def timed(command: list[str]) -> tuple[float, float, str]:
+    """Seconds by the clock and of CPU, and what the command printed."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     began = time.perf_counter()
     # The output is read: grep stops at the first match if it goes to /dev/null.
@@ -128,7 +136,7 @@ def timed(command: list[str]) -> tuple[float, float, float]:
         raise SystemExit(f"{command[0]} failed with exit code {done.returncode}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return took, cpu_s, after.ru_maxrss / 1e3
+    return took, cpu_s, done.stdout.decode()
 
 
 def show(results: list[Result]) -> None:

@@ -13,7 +13,7 @@ from fake_host import PROJECT, Clock, FakeHost
 from invoke import Collection, Program
 
 import tasks
-from eaglelab.commands import play
+from eaglelab.commands import on_hosts
 from eaglelab.context import Context
 
 INVENTORY = """
@@ -83,12 +83,20 @@ def fakes(own: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, FakeHost]:
 
     @contextmanager
     def connected(
-        selection: Any, host: Any, bundle: Any, say: Any, options: Any, *, lock: Any, steal: bool = False
+        selection: Any,
+        host: Any,
+        bundle: Any,
+        say: Any,
+        options: Any,
+        *,
+        lock: Any,
+        steal: bool = False,
+        **_: Any,
     ) -> Iterator[Context]:
         fake = hosts[host.name]
         fake.commands.append((lock, options.check))
         fake.stolen = steal
         yield Context(host=host, client=fake, bundle=bundle, say=say, options=options, clock=clock, sleep=clock.sleep)
 
-    monkeypatch.setattr(play, "connected", connected)
+    monkeypatch.setattr(on_hosts, "connected", connected)
     return hosts

@@ -58,7 +58,7 @@ def test_bench_that_cannot_put_the_host_back_exits_3_with_the_command_that_does(
     fakes["a"].fail["rollback"] = error
     done = invoke("bench", "--steps", "2", *FEW, "--json")
     assert done.code == 3
-    assert done.json["error"]["hint"] == "invoke rollback --host a"
+    assert done.json["error"]["hint"].split(";")[0] == "invoke rollback --host a"
     assert "all was measured" in done.err
 
 

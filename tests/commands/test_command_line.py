@@ -64,6 +64,14 @@ def test_the_list_of_commands_has_one_line_each_and_imports_next_to_nothing_of_t
     assert ours == {"eaglelab", "eaglelab.commands", "eaglelab.commands.positionals"}
 
 
+def test_a_command_keeps_the_bytecode_of_what_it_imports(tmp_path: Path) -> None:
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    env["PYTHONPYCACHEPREFIX"] = str(tmp_path)
+    command = [sys.executable, "-m", "invoke", "status", "--host", "nobody"]
+    assert subprocess.run(command, cwd=PROJECT, env=env, capture_output=True, check=False).returncode == 2
+    assert any(path.name.startswith("inventory.") for path in tmp_path.rglob("*.pyc"))
+
+
 def test_the_help_of_a_command_shows_every_option_in_full() -> None:
     done = start("--help", "deploy-profiling")
     options = [line.split()[0].split("=")[0] for line in done.stdout.splitlines() if line.startswith("  --")]
@@ -71,11 +79,14 @@ def test_the_help_of_a_command_shows_every_option_in_full() -> None:
         "--accept-drift",
         "--check",
         "--debug",
+        "--forks",
         "--host",
         "--inventory",
         "--json",
+        "--on-failure",
         "--patch",
         "--resume",
+        "--serial",
         "--steal-lock",
         "--steps",
         "--takeover",

@@ -84,7 +84,7 @@ def test_what_is_wrong_with_a_lock_otherwise_is_said_at_once() -> None:
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeHost:
     fake = FakeHost()
     monkeypatch.setattr(hosts, "AgentClient", lambda link, python, **_: fake)
-    monkeypatch.setattr(hosts, "_link", lambda host, default_host: None)
+    monkeypatch.setattr(hosts, "_link", lambda host, **_: None)
     return fake
 
 

@@ -21,7 +21,7 @@ from eaglelab.context import Context
 
 def work(outcome, say):
     outcome.hosts["h"] = {{"ok": False}}
-    outcome.recover = "invoke rollback --host h"
+    outcome.recover["h"] = "invoke rollback --host h"
     {setup}
     try:
         print("ready", file=sys.stderr, flush=True)

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from fake_host import WORKER, WORKER_PATH, FakeHost, refusal
 
-from eaglelab.commands import play
+from eaglelab.commands import on_hosts
+from eaglelab.remote.pipe import LinkLost
 
 SMALL = ("--num-prompts", "2", "--repeats", "2", "--output-len", "32", "--no-baseline")
 
@@ -384,7 +385,7 @@ def test_a_run_that_another_process_brought_to_its_end_meanwhile_is_not_done_aga
     fake = fakes["a"]
     killed(invoke, fake, monkeypatch, "generate", "deploy-profiling")
     run = run_of(own)
-    connected = play.connected
+    connected = on_hosts.connected
 
     @contextmanager
     def late(*args: Any, **more: Any):
@@ -392,10 +393,21 @@ def test_a_run_that_another_process_brought_to_its_end_meanwhile_is_not_done_aga
             (own / "logs" / run / "result.json").write_text('{"ok": true, "load": {"needed": true}}')
             yield context
 
-    monkeypatch.setattr(play, "connected", late)
+    monkeypatch.setattr(on_hosts, "connected", late)
     calls = len(fake.calls)
     done = invoke("deploy-profiling", "--resume", run, "--json")
     assert done.code == 0, done.err
     assert done.json["hosts"]["a"] == {"ok": True, "load": {"needed": True}}
     assert "nothing is left to do" in done.err
     assert len(fake.calls) == calls
+
+
+def test_a_host_that_stays_away_is_told_how_to_go_on_as_well_as_how_to_end_it(invoke, own, fakes) -> None:
+    for op in ("http", "rollback"):
+        fakes["a"].fail[op] = LinkLost("the link is gone", where="a")
+    lost = invoke("deploy-profiling", "--tokens", "64")
+    assert lost.code == 3
+    hint = (
+        f"invoke rollback --host a; or, once it answers again, invoke deploy-profiling --resume {run_of(own)} goes on"
+    )
+    assert hint in lost.err.replace("\n", " ")

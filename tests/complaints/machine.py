@@ -25,7 +25,8 @@ from serverkit import free_port, until
 from sshd import Sshd
 
 from eaglelab.commands.outcome import perform
-from eaglelab.commands.play import Request, play
+from eaglelab.commands.play import play
+from eaglelab.commands.request import Request
 from eaglelab.lab.provision import cache_folder
 from eaglelab.remote.client import AgentClient
 from eaglelab.remote.pipe import LocalLink

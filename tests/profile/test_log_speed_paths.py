@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+import pickle
+import subprocess
+import sys
+from functools import partial
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 import pytest
+from eaglelab.profile.chunk_scan import ChunkScan
+from eaglelab.profile.log_ranges import lines_from, text_at
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eaglelab.profile.log_collector import LogCollector
-from eaglelab.profile.log_source import whole_lines
+from eaglelab.profile.log_source import LONGEST_LINE, whole_lines
 from eaglelab.profile.notable import NOTABLE
 
 CASES = Path(__file__).parents[1] / "cases" / "profile"
@@ -38,6 +45,12 @@ ODD = [
     "Decode batch, #running-req: 7, Decode batch, #running-req: 8, #running-req: 9",
     "gen throughput (token/s): 4.00",
     "SpecDecoding metrics: Mean acceptance length: 2.62, Accepted throughput: 15.60 tokens/s",
+    "Accept length: 2.10",
+    "Finish: text='completion_tokens': 5 'spec_verify_ct': 3', {'completion_tokens': 100, 'spec_verify_ct': 40}",
+    "Finish: {'completion_tokens': 1, 'spec_verify_ct': 1}",
+    "Finish: {'spec_verify_ct': 12345678901, 'completion_tokens': 1000",
+    "'spec_verify_ct': 12",
+    "'completion_tokens': ",
     *(words[0] for words in NOTABLE.values()),
 ]
 
@@ -108,6 +121,83 @@ def test_a_chunk_boundary_after_any_line_gives_the_same_report():
     whole = by_line(b"".join(text))
     for place in range(len(text)):
         assert by_chunk([b"".join(text[:place]), b"".join(text[place:])]) == whole
+
+
+def by_range(path: Path, cuts, step):
+    """As the processes do it: ranges are searched without what comes before, and put together from the file's text."""
+    collector = LogCollector()
+    with path.open("rb") as opened:
+        file = opened.fileno()
+        for start, end in pairwise([0, *cuts, path.stat().st_size]):
+            scan = ChunkScan()
+            for place, chunk in lines_from(file, start, end, step):
+                found = pickle.loads(pickle.dumps(scan.find(chunk, again=True)))
+                collector.take(found, partial(text_at, file, place, len(chunk)))
+        collector.rest()
+    return collector.report().to_json()
+
+
+@settings(max_examples=100, deadline=None)
+@given(LINES, st.sampled_from(["\n", "\r\n"]), st.booleans(), st.integers(1, 4_000), st.data())
+def test_ranges_cut_anywhere_give_the_report_that_single_lines_give(
+    tmp_path_factory, lines, newline, ended, step, data
+):
+    text = (newline.join(lines) + (newline if ended else "")).encode("utf-8", errors="replace")
+    path = tmp_path_factory.mktemp("ranges") / "server.log"
+    path.write_bytes(text)
+    cuts = sorted(data.draw(st.sets(st.integers(1, max(len(text) - 1, 1)), max_size=4)))
+    assert by_range(path, [cut for cut in cuts if cut < len(text)], step) == by_line(text)
+
+
+def test_a_range_that_ends_at_or_beside_any_newline_gives_the_same_report(tmp_path):
+    lines = [
+        line.encode() + b"\n" for line in [*REAL, "[TP1] " + PROBE[0], *PROBE, *REAL[:3], *FILES[:30], *PROBE, *ODD]
+    ]
+    text = b"".join(lines)
+    path = tmp_path / "server.log"
+    path.write_bytes(text)
+    whole = by_line(text)
+    for end in accumulate(map(len, lines[:-1])):
+        for cut in (end - 1, end, end + 1):
+            assert by_range(path, [cut], 1 << 21) == whole, cut
+
+
+@pytest.mark.parametrize("size", [LONGEST_LINE - 1, LONGEST_LINE, LONGEST_LINE + 1, 5 * LONGEST_LINE])
+def test_a_line_over_several_ranges_is_read_once(tmp_path, size):
+    line = REAL[1].encode() + b"\n"
+    text = line + b'{"schema": 9}' + b"y" * (size - 13) + b"\n" + line + b"Finish: " + b"z" * (2 * LONGEST_LINE)
+    path = tmp_path / "server.log"
+    path.write_bytes(text)
+    cuts = [*range(1 << 19, len(text), 1 << 19)]
+    assert by_range(path, cuts, 1 << 19) == by_range(path, [], 1 << 21) == by_line(text)
+
+
+def test_a_large_file_is_read_by_several_processes_and_gives_the_same_report(tmp_path):
+    part = "\n".join([*REAL, *PROBE, *FILES, *ODD, "[TP1] " + PROBE[0], *PROBE[1:], *PROBE[:4], ""]).encode()
+    text = part * (5_000_000 // len(part))
+    path = tmp_path / "server.log"
+    path.write_bytes(text)
+    # As in a command: processes are forked only where there are no threads.
+    done = subprocess.run([sys.executable, "-c", READ, str(path)], capture_output=True, check=True, timeout=300)
+    assert json.loads(done.stdout) == {
+        **by_line(text),
+        "files": [{"name": str(path), "first_line": 1, "lines": text.count(b"\n")}],
+    }
+
+
+READ = """
+import json, os, sys
+from eaglelab.profile import log_workers
+log_workers.WORTHWHILE = 1 << 20
+os.sched_getaffinity = lambda _: range(3)
+from eaglelab.profile.logfile import read_logs
+started = []
+search = log_workers.collect_side_by_side
+log_workers.collect_side_by_side = lambda *given: (started.append(given[2]), search(*given))
+report = read_logs(sys.argv[1:])
+assert started == [3], started
+print(json.dumps(report.to_json()))
+"""
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 1_000])

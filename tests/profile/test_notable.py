@@ -8,7 +8,7 @@ import pytest
 
 from eaglelab.profile.logfile import read_log
 from eaglelab.profile.notable import NOTABLE
-from eaglelab.profile.tool_lines import REQUEST_WORD, TOOL_WORDS
+from eaglelab.profile.tool_lines import TOKENS_WORD, TOOL_WORDS, VERIFIES_WORD
 
 START = "server_args=ServerArgs(model_path='/m')"
 RETRACTED = (
@@ -53,7 +53,7 @@ def test_a_healthy_log_has_no_notable_line():
 
 
 def test_no_word_hides_another():
-    words = [REQUEST_WORD, *TOOL_WORDS, *(word for words in NOTABLE.values() for word in words)]
+    words = [VERIFIES_WORD, TOKENS_WORD, *TOOL_WORDS, *(word for words in NOTABLE.values() for word in words)]
     assert not [(one, other) for one, other in permutations(words, 2) if one in other]
 
 

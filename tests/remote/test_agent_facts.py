@@ -13,8 +13,9 @@ from linkkit import wrapper
 from serverkit import free_port
 
 from eaglelab.remote.agent.checkup import torch_version
-from eaglelab.remote.agent.facts import facts, find_package, machine, topology
+from eaglelab.remote.agent.facts import facts, machine, topology
 from eaglelab.remote.agent.journal import Journal
+from eaglelab.remote.agent.package import find_installation
 from eaglelab.remote.agent.wire import AgentError
 
 WORKER = "srt/speculative/eagle_worker.py"
@@ -64,20 +65,20 @@ def test_a_configured_checkout_may_be_named_by_any_of_its_folders(checkout: Path
 def test_a_checkout_that_the_python_does_not_import_is_refused(checkout: Path, tmp_path: Path) -> None:
     (tmp_path / "other/sglang/srt").mkdir(parents=True)
     with pytest.raises(AgentError, match="a patch there would never run") as refused:
-        find_package(sys.executable, str(tmp_path / "other"), {})
+        find_installation(sys.executable, str(tmp_path / "other"), {})
     assert refused.value.code == "other-sglang"
 
 
 def test_a_host_without_sglang_is_named(tmp_path: Path) -> None:
     for configured in (None, {}):
         with pytest.raises(AgentError) as refused:
-            find_package(sys.executable, configured, {})
+            find_installation(sys.executable, configured, {})
         assert refused.value.code == "no-sglang"
 
 
 def test_a_site_that_prints_and_a_python_that_reads_do_not_disturb(checkout: Path, tmp_path: Path) -> None:
     python = wrapper(tmp_path, "python", f'echo "SGLang says hello"; cat; exec {sys.executable} "$@"')
-    assert find_package(python, None, {}) == str(checkout / "python/sglang")
+    assert find_installation(python, None, {})["package"] == str(checkout / "python/sglang")
 
 
 @pytest.mark.parametrize(
@@ -86,13 +87,13 @@ def test_a_site_that_prints_and_a_python_that_reads_do_not_disturb(checkout: Pat
 def test_a_python_that_fails_is_named_with_what_it_says(tmp_path: Path, text: str, what: str) -> None:
     python = wrapper(tmp_path, "python", text)
     with pytest.raises(AgentError, match=what) as refused:
-        find_package(python, None, {})
+        find_installation(python, None, {})
     assert refused.value.code == "no-python"
 
 
 def test_a_python_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(AgentError, match="cannot run /none: No such file"):
-        find_package("/none", None, {})
+        find_installation("/none", None, {})
 
 
 def test_a_folder_named_sglang_in_the_home_does_not_hide_the_package(
@@ -100,13 +101,13 @@ def test_a_folder_named_sglang_in_the_home_does_not_hide_the_package(
 ) -> None:
     (tmp_path / "home/sglang/python/sglang").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "home")
-    assert find_package(sys.executable, None, {}) == str(checkout / "python/sglang")
+    assert find_installation(sys.executable, None, {})["package"] == str(checkout / "python/sglang")
 
 
 def test_a_mere_folder_of_the_name_is_no_package(tmp_path: Path) -> None:
     (tmp_path / "sglang").mkdir()
     with pytest.raises(AgentError) as refused:
-        find_package(sys.executable, None, {"PYTHONPATH": str(tmp_path)})
+        find_installation(sys.executable, None, {"PYTHONPATH": str(tmp_path)})
     assert refused.value.code == "no-sglang"
 
 
@@ -114,7 +115,7 @@ def test_the_servers_own_variables_count_when_its_package_is_looked_for(tmp_path
     package = tmp_path / "elsewhere/sglang"
     (package / "srt").mkdir(parents=True)
     (package / "__init__.py").write_text("")
-    assert find_package(sys.executable, None, {"PYTHONPATH": str(package.parent)}) == str(package)
+    assert find_installation(sys.executable, None, {"PYTHONPATH": str(package.parent)})["package"] == str(package)
 
 
 @pytest.mark.parametrize(("log", "writable"), [("new/folder/server.log", True), ("state-of-it", False)])

@@ -112,13 +112,26 @@ def test_a_missing_file_is_not_invented_again(host: Installation) -> None:
     assert host.workers[1].read_bytes() == ORIGINAL
 
 
-def test_a_package_that_is_gone_does_not_break_the_look_at_it(host: Installation) -> None:
+def test_a_package_that_is_gone_is_named_and_put_back_should_it_return(host: Installation) -> None:
     host.deploy()
-    for path in host.package.iterdir():
-        path.unlink()
-    host.package.rmdir()
-    assert set(states(host).values()) == {"missing", "original"}
-    assert {item["state"] for item in host.rollback()["files"]} == {"foreign", "original"}
+    host.package.rename(host.folder / "unmounted")
+    assert set(states(host).values()) == {"gone"}
+    for _ in range(2):
+        found = host.rollback()
+        assert (found["nothing"], {item["state"] for item in found["files"]}) == (True, {"gone"})
+    (host.folder / "unmounted").rename(host.package)
+    host.assert_patched()
+    host.rollback()
+    host.assert_original()
+    assert host.journal.read("manifest.json") is None
+
+
+def test_what_is_left_of_an_uninstalled_package_is_our_module_and_goes(host: Installation) -> None:
+    host.deploy()
+    for worker in host.workers:
+        worker.unlink()
+    assert [item["state"] for item in host.rollback()["files"]] == ["gone", "gone", "removed"]
+    assert list(host.package.iterdir()) == []
 
 
 def test_a_module_that_was_there_before_comes_back(host: Installation) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import socket
 import subprocess
@@ -11,95 +10,19 @@ import sys
 from typing import Any, Sequence
 
 from eaglelab.remote.agent.checkup import flags_not_known, model_facts, torch_version
-from eaglelab.remote.agent.files import describe_file, sha256
+from eaglelab.remote.agent.files import describe_file, place_of, sha256
 from eaglelab.remote.agent.journal import Journal
+from eaglelab.remote.agent.links import link_into_store
 from eaglelab.remote.agent.manifest import read_manifest
 from eaglelab.remote.agent.marks import port_holder
+from eaglelab.remote.agent.package import find_installation
 from eaglelab.remote.agent.processes import user_name
 from eaglelab.remote.agent.server import Server
 from eaglelab.remote.agent.shapes import is_number, list_of
 from eaglelab.remote.agent.tail import fingerprint
 from eaglelab.remote.agent.wire import AgentError
 
-__all__ = ["facts", "find_package", "gpu_state", "known_loads", "machine", "topology"]
-
-
-_NEUTRAL = "/"
-"""Python looks into the current folder first, and a home may well have a checkout in a folder named sglang."""
-
-
-def _imported_from(python: str, env: dict[str, str]) -> str | None:
-    """Folder of the `sglang` package that the server's Python would import; it is located, not imported.
-
-    A mere folder of that name (a namespace, to Python) is no package.
-    """
-    script = "import importlib.util as u; s = u.find_spec('sglang'); print('SGLANG=' + (s.origin or '' if s else ''))"
-    try:
-        done = subprocess.run(
-            [python, "-c", script],
-            stdin=subprocess.DEVNULL,  # the agent's own stdin is the stream of requests
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=_NEUTRAL,
-            env=dict(os.environ, **env),
-            timeout=60,
-        )
-    except OSError as error:
-        raise AgentError("no-python", "cannot run %s: %s" % (python, error.strerror)) from error
-    except subprocess.TimeoutExpired as error:
-        raise AgentError("no-python", "%s did not answer within 60 s" % python) from error
-    found = re.search(rb"^SGLANG=(.*)$", done.stdout, re.M)
-    if found is None:
-        raise AgentError("no-python", "%s failed: %s" % (python, done.stderr.decode(errors="replace").strip()[-500:]))
-    return os.path.realpath(os.path.dirname(os.fsdecode(found.group(1)))) if found.group(1) else None
-
-
-def find_package(python: str, configured: str | None, env: dict[str, str]) -> str:
-    """Folder of the sglang package that a server started here, with `env` beside what it inherits, will run.
-
-    Raises `no-sglang` if there is none, `other-sglang` if the configured checkout is not the one that Python imports:
-    a patch there would never run.
-    """
-    imported = _imported_from(python, env)
-    if not configured:
-        if imported is None:
-            raise AgentError("no-sglang", "%s finds no package sglang" % python)
-        return imported
-    base = os.path.expanduser(configured)
-    for candidate in (os.path.join(base, "python", "sglang"), os.path.join(base, "sglang"), base):
-        if os.path.isdir(os.path.join(candidate, "srt")):
-            package = os.path.realpath(candidate)
-            if imported != package:
-                raise AgentError(
-                    "other-sglang",
-                    "%s imports sglang from %s, not from %s: a patch there would never run"
-                    % (python, imported or "nowhere", package),
-                )
-            return package
-    raise AgentError(
-        "no-sglang", "there is no SGLang package below %s (looked for python/sglang, sglang and srt)" % base
-    )
-
-
-def _version(package: str) -> str:
-    """From the package's files: importing SGLang takes seconds and a GPU."""
-    for name in ("_version.py", "version.py"):
-        path = os.path.join(package, name)
-        if os.path.exists(path):
-            with open(path, errors="replace") as file:
-                found = re.search(
-                    r"^(?:__version__\s*=\s*)?(?:version\s*=\s*)?(?:__version__\s*=\s*)?[\"']([0-9][^\"']*)[\"']",
-                    file.read(),
-                    re.M,
-                )
-            if found:
-                return found.group(1)
-    parent = os.path.dirname(package)
-    for name in sorted(os.listdir(parent)):
-        found = re.match(r"sglang-([0-9].*)\.dist-info$", name)
-        if found:
-            return found.group(1)
-    return "unknown"
+__all__ = ["facts", "gpu_state", "known_loads", "machine", "topology"]
 
 
 _STATE = ("index", "clocks.sm", "clocks.mem", "temperature.gpu", "power.draw", "clocks_throttle_reasons.active")
@@ -167,6 +90,19 @@ def _can_append(log: str) -> bool:
     return os.access(there, os.W_OK) and os.path.isdir(there) == (there != log)
 
 
+def _describe(package: str, path: str) -> dict[str, Any]:
+    """The worker that is to be changed: the file behind a link or, where `link` is what that says, the link itself."""
+    found, link = describe_file(path), link_into_store(package, path)
+    if link is None:
+        return found
+    info = os.lstat(place_of(path))  # the store may be somebody else's
+    return dict(found, path=place_of(path), link=link, uid=info.st_uid, gid=info.st_gid)
+
+
+def _is_read_only(folder: str) -> bool:
+    return bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
+
+
 def known_loads(journal: Journal) -> dict[str, list[float]]:
     """How long loads took (s), by what was loaded. Only an estimate is lost with a file that is damaged."""
     try:
@@ -204,12 +140,14 @@ def facts(
     starter = server.launchers.named(options.pop("name"))
     starter.check(options, host)
     image = starter.installation(options, targets)
-    package = image.copies if image else find_package(expanded, sglang, env)
-    files = {
-        target: describe_file(os.path.join(package, target))
-        for target in targets
-        if os.path.exists(os.path.join(package, target))
-    }
+    if image:
+        installation = {"package": image.copies, "version": image.version, "others": []}
+    else:
+        installation = find_installation(expanded, sglang, env)
+    package = installation["package"]
+    paths = {target: os.path.join(package, target) for target in targets}
+    files = {target: _describe(package, path) for target, path in paths.items() if os.path.exists(path)}
+    folders = {target: {os.path.dirname(paths[target]), os.path.dirname(files[target]["path"])} for target in files}
     status = server.status()
     holder = port_holder(port, journal.folder) if starter.here else None
     gpus = _gpus()
@@ -228,10 +166,12 @@ def facts(
         "python_version": ".".join(str(part) for part in sys.version_info[:3]),
         "torch_version": None if image else torch_version(expanded),
         "package": package,
-        "sglang_version": image.version if image else _version(package),
+        "sglang_version": installation["version"],
+        "other_packages": installation["others"],
         "image": image.id if image else None,
         "files": files,
-        "writable": {target: os.access(os.path.dirname(found["path"]), os.W_OK) for target, found in files.items()},
+        "writable": {target: all(os.access(folder, os.W_OK) for folder in folders[target]) for target in files},
+        "read_only": sorted(target for target in files if any(_is_read_only(folder) for folder in folders[target])),
         "disk_free": {
             "SGLang": shutil.disk_usage(package).free,
             "the state folder": shutil.disk_usage(_nearest(journal.folder)).free,

@@ -16,6 +16,7 @@ __all__ = [
     "describe_file",
     "open_regular",
     "os_error",
+    "place_of",
     "read_bytes",
     "read_file",
     "sed",
@@ -43,6 +44,12 @@ def os_error(error: OSError, doing: str) -> AgentError:
     }
     code, text = codes.get(error.errno or 0, ("os-error", error.strerror or str(error)))
     return AgentError(code, "%s: %s" % (doing, text), path=error.filename or "")
+
+
+def place_of(path: str) -> str:
+    """Where the name itself is: its folder's links resolved, but not its own. There Python keeps its bytecode, too."""
+    folder, name = os.path.split(path)
+    return os.path.join(os.path.realpath(folder), name)
 
 
 def open_regular(path: str, flags: int = 0) -> int:

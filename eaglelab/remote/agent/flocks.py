@@ -7,6 +7,7 @@ import os
 import time
 from typing import Any, Callable, Iterable, Iterator
 
+from eaglelab.remote.agent.files import place_of
 from eaglelab.remote.agent.processes import describe, process_ids, start_ticks
 from eaglelab.remote.agent.wire import AgentError, Beat
 
@@ -77,7 +78,8 @@ class FolderLocks:
         `patience`: how long (s) to wait for one that somebody else's program has locked. An agent keeps it for its whole
         run, which is not waited for.
         """
-        for folder in sorted({os.path.dirname(os.path.realpath(path)) for path in paths}):
+        places = {found for path in paths for found in (place_of(path), os.path.realpath(path))}
+        for folder in sorted({os.path.dirname(place) for place in places}):
             self._hold(folder, beat, patience)
 
     def _hold(self, folder: str, beat: Beat, patience: float) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import socket
 import time
@@ -29,6 +28,8 @@ def request(
     host: str, port: int, method: str, path: str, body: dict[str, Any] | None, key: str | None, timeout: float
 ) -> dict[str, Any]:
     """One request. Returns status and body (parsed where it is JSON); or error: refused | timeout | broken."""
+    import http.client  # takes as long to import as all else together, and patching needs none of it
+
     connection = http.client.HTTPConnection(host, port, timeout=timeout)
     try:
         connection.request(method, path, json.dumps(body) if body is not None else None, _headers(key))
@@ -64,6 +65,8 @@ def generate(
     meta_info of the last chunk. `timeout` (s) bounds the silence between two chunks.
     Raises AgentError `refused`, `http-error` (with the status), `timeout` or `broken` (the stream ended early).
     """
+    import http.client
+
     connection = http.client.HTTPConnection(host, port, timeout=timeout)
     began = clock()
     try:
@@ -87,9 +90,7 @@ def generate(
         connection.close()
 
 
-def _read_stream(
-    response: http.client.HTTPResponse, began: float, beat: Beat, clock: Callable[[], float]
-) -> dict[str, Any]:
+def _read_stream(response: Any, began: float, beat: Beat, clock: Callable[[], float]) -> dict[str, Any]:
     chunks: list[list[float]] = []
     last: dict[str, Any] = {}
     said, finished = began, False

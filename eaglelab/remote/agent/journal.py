@@ -12,8 +12,10 @@ import time
 from typing import Any
 
 from eaglelab.remote.agent.contents import must_compile
-from eaglelab.remote.agent.files import os_error, read_bytes, sha256, sha256_of
+from eaglelab.remote.agent.files import os_error, place_of, read_bytes, sha256, sha256_of
+from eaglelab.remote.agent.links import leads_to, put_link
 from eaglelab.remote.agent.manifest import manifest_entries, read_manifest
+from eaglelab.remote.agent.standing import standing, uninstalled
 from eaglelab.remote.agent.state import StateFolder
 from eaglelab.remote.agent.wire import AgentError
 from eaglelab.remote.agent.writing import fsync_folder, remove_bytecode, replace, temporaries, write_new
@@ -44,7 +46,8 @@ class Journal(StateFolder):
     ) -> dict[str, Any]:
         """Stores the originals of `files` and names in the manifest what each may become.
 
-        Each file: path, found, original (None: it does not exist yet) and patched (sha256), mode, uid, gid.
+        Each file: path, found, original (None: it does not exist yet) and patched (sha256), mode, uid, gid, and `link` where
+        a link stands there that is to give way to a file (what it says).
         The bytes of an original are those stored earlier, those of the file now or, where a patch is in place that no
         manifest knows, those in `originals`.
         """
@@ -84,6 +87,7 @@ class Journal(StateFolder):
         if original is not None:
             self._store(path, original, data, known=earlier is not None)
         owner = earlier or file
+        link = file.get("link") or (earlier or {}).get("link")  # a file that took its place tells nothing of it
         return {
             "path": path,
             "original": original,
@@ -91,6 +95,7 @@ class Journal(StateFolder):
             "mode": owner["mode"],
             "uid": owner["uid"],
             "gid": owner["gid"],
+            **({"link": link} if link else {}),
         }
 
     def _supersede(self, run: str, file: dict[str, Any], earlier: dict[str, Any]) -> None:
@@ -150,7 +155,7 @@ class Journal(StateFolder):
             raise AgentError("changed", "%s was changed by somebody else: its sha256 is %s" % (path, now), path=path)
         self.note("swap", run=run, path=path, before=now, after=wanted)
         remove_bytecode(path)  # first, so that where this is refused nothing has changed yet
-        replace(path, now, data, entry["mode"], entry["uid"], entry["gid"])
+        replace(path, now, data, entry["mode"], entry["uid"], entry["gid"], entry.get("link"))
         remove_bytecode(path)
         self.note("swapped", run=run, path=path, now=wanted)
         return {"path": path, "from": now, "to": wanted, "changed": True}
@@ -168,18 +173,19 @@ class Journal(StateFolder):
     def rollback(self, run: str) -> dict[str, Any]:
         """Puts every original back. Files that are neither original nor ours are left, and named.
 
-        Returns files: [{path, state: restored | original | removed | foreign, ...}] and nothing: true if there was
-        nothing to do. The manifest goes only when every file is at its original. A file that cannot be put back does
-        not keep the others from it; its error is raised in the end.
+        Returns files: [{path, state: restored | original | removed | gone | foreign, ...}] and nothing: true if there was
+        nothing to do. The manifest goes only when every file is at its original; what is gone with its installation stays
+        in it, for that may be on a disk that is only not mounted. A file that cannot be put back does not keep the others
+        from it; its error is raised in the end.
         """
         self.sweep()
         manifest = read_manifest(self)
         if manifest is None:
             return {"nothing": True, "files": []}
-        results, failures = [], []
+        results, failures, folders = [], [], uninstalled(manifest["files"])
         for entry in reversed(manifest["files"]):
             try:
-                results.append(self._restore(run, entry))
+                results.append(self._restore(run, entry, folders))
             except AgentError as error:
                 failures.append(error)
                 results.append({"path": entry["path"], "state": "failed"})
@@ -187,12 +193,15 @@ class Journal(StateFolder):
         self.note_if_possible("rollback", run=run, of=manifest["run"], files=states)
         if failures:
             raise failures[0]
+        gone = [result["path"] for result in results if result["state"] == "gone"]
         if all(result["state"] != "foreign" for result in results):
-            self._close(run, manifest)
-        nothing = all(result["state"] == "original" for result in results)
+            self._close(run, manifest, [entry for entry in manifest["files"] if entry["path"] in gone])
+        nothing = all(result["state"] in ("original", "gone") for result in results)
         return {"nothing": nothing, "files": results, "of": manifest["run"]}
 
-    def _close(self, run: str, manifest: dict[str, Any]) -> None:
+    def _close(self, run: str, manifest: dict[str, Any], gone: list[dict[str, Any]]) -> None:
+        if gone and len(gone) == len(manifest["files"]):
+            return  # as it was left
         try:
             self.write(
                 os.path.join("history", "%s.json" % manifest["run"]),
@@ -200,15 +209,25 @@ class Journal(StateFolder):
             )
         except AgentError:
             pass  # a full disk: that every file is original counts for more than the record of it
-        self.remove("manifest.json")
+        if gone:
+            self.write("manifest.json", dict(manifest, files=gone))
+        else:
+            self.remove("manifest.json")
 
-    def _restore(self, run: str, entry: dict[str, Any]) -> dict[str, Any]:
+    def _restore(self, run: str, entry: dict[str, Any], uninstalled: frozenset[str] = frozenset()) -> dict[str, Any]:
         path, original, now = entry["path"], entry["original"], sha256_of(entry["path"])
         _sweep_temporaries(path)
         result = {"path": path, "original": original, "found": now, "state": "original"}
-        if now == original:
+        link = _link_to_put(entry)
+        if now is None and os.path.dirname(path) in uninstalled:
+            result["state"] = "gone"
+        elif now == original:
             if now is not None:
-                result["state"] = self._restore_owner(entry)
+                result["state"] = (
+                    self._restore_owner(entry, now)
+                    if link is None
+                    else put_link(path, now, link, entry["uid"], entry["gid"])
+                )
         elif now not in entry["patched"]:
             result.update(state="foreign", kept=self._object(original) if original else None)
         elif original is None:
@@ -221,7 +240,10 @@ class Journal(StateFolder):
             result["state"] = "removed"
         else:
             self.note_if_possible("swap", run=run, path=path, before=now, after=original)
-            replace(path, now, self.original(original), entry["mode"], entry["uid"], entry["gid"])
+            if link is None or now is None:
+                replace(path, now, self.original(original), entry["mode"], entry["uid"], entry["gid"])
+            else:
+                put_link(path, now, link, entry["uid"], entry["gid"])
             result["state"] = "restored"
         try:
             remove_bytecode(path)
@@ -229,44 +251,40 @@ class Journal(StateFolder):
             pass  # Python compiles again what has another time and size; the file itself is what counts
         return result
 
-    def _restore_owner(self, entry: dict[str, Any]) -> str:
-        """An original put back by hand may have lost its mode or owner."""
+    def _restore_owner(self, entry: dict[str, Any], now: str) -> str:
+        """An original put back by hand may have lost its mode or owner. What it shares with a cache is left as it is."""
+        path = entry["path"]
+        if entry.get("link") and os.path.islink(path):
+            return "original"
         try:
-            info = os.stat(entry["path"])
+            info = os.stat(path)
             if (info.st_mode & 0o7777, info.st_uid, info.st_gid) == (entry["mode"], entry["uid"], entry["gid"]):
                 return "original"
-            os.chown(entry["path"], entry["uid"], entry["gid"])
-            os.chmod(entry["path"], entry["mode"])
+            if info.st_nlink > 1:
+                replace(path, now, read_bytes(path), entry["mode"], entry["uid"], entry["gid"])
+            else:
+                os.chown(path, entry["uid"], entry["gid"])
+                os.chmod(path, entry["mode"])
         except OSError as error:
-            raise os_error(error, "cannot restore owner and mode of %s" % entry["path"]) from error
+            raise os_error(error, "cannot restore owner and mode of %s" % path) from error
         return "restored"
 
     def states(self) -> list[dict[str, Any]]:
-        """Every file of the manifest and what it is now: original, patched, foreign or missing.
+        """Every file of the manifest and what it is now (see `standing`)."""
+        entries = manifest_entries(self)
+        folders = uninstalled(entries)
+        return [standing(entry, folders) for entry in entries]
 
-        What cannot be read (a folder in its place, a bad disk) is foreign, with its `problem`.
-        """
-        return [_state(entry) for entry in manifest_entries(self)]
 
-
-def _state(entry: dict[str, Any]) -> dict[str, Any]:
-    found = {"path": entry["path"], "state": "foreign", "sha256": None, "original": entry["original"]}
-    try:
-        now = sha256_of(entry["path"])
-    except AgentError as error:
-        return dict(found, problem=error.what)
-    if now == entry["original"]:
-        state = "original"
-    elif now in entry["patched"]:
-        state = "patched"
-    else:
-        state = "missing" if now is None else "foreign"
-    return dict(found, state=state, sha256=now)
+def _link_to_put(entry: dict[str, Any]) -> str | None:
+    """What the link said that a file of ours stands for, if it would show the original again; else that gets a file."""
+    link, path = entry.get("link"), entry["path"]
+    return link if link and not os.path.islink(path) and leads_to(path, link) == entry["original"] else None
 
 
 def _sweep_temporaries(path: str) -> None:
     """What a killed agent may have left beside the file; no living one is at work, since the lock is ours."""
-    for left in temporaries(os.path.realpath(path)):
+    for left in temporaries(os.path.realpath(path)) + temporaries(place_of(path)):
         try:
             os.unlink(left)
         except OSError:

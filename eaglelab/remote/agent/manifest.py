@@ -62,7 +62,7 @@ def read_manifest(state: StateFolder) -> dict[str, Any] | None:
     try:
         found = state.read("manifest.json", _MANIFEST, {"patch": is_text, "by": is_text, "time": is_number})
         for entry in found["files"] if found else ():
-            wrong = misfit(entry, _ENTRY, {})
+            wrong = misfit(entry, _ENTRY, {"link": optional(is_text)})
             if wrong:
                 raise AgentError("bad-state", "%s: an entry of its files %s" % (path, wrong), path=path)
         return found

@@ -7,10 +7,19 @@ import os
 from typing import Callable
 
 from eaglelab.remote.agent.attributes import copy_attributes
-from eaglelab.remote.agent.files import os_error, sha256_of
+from eaglelab.remote.agent.files import os_error, place_of, sha256_of
 from eaglelab.remote.agent.wire import AgentError
 
-__all__ = ["fsync_folder", "remove_bytecode", "replace", "temporaries", "write_all", "write_new"]
+__all__ = [
+    "fsync_folder",
+    "must_still_be",
+    "remove_bytecode",
+    "replace",
+    "temporaries",
+    "unlink_quietly",
+    "write_all",
+    "write_new",
+]
 
 
 def write_all(descriptor: int, data: bytes) -> None:
@@ -35,7 +44,7 @@ def _write_temporary(path: str, data: bytes, mode: int, dress: Callable[[int], N
     put a link in the place of the name.
     """
     temporary = "%s.eaglelab-%d.tmp" % (path, os.getpid())
-    _unlink_quietly(temporary)  # of a killed process that had this pid
+    unlink_quietly(temporary)  # of a killed process that had this pid
     descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         try:
@@ -48,7 +57,7 @@ def _write_temporary(path: str, data: bytes, mode: int, dress: Callable[[int], N
         finally:
             os.close(descriptor)
     except Exception:
-        _unlink_quietly(temporary)
+        unlink_quietly(temporary)
         raise
     return temporary
 
@@ -59,7 +68,7 @@ def _contents(descriptor: int) -> bytes:
         return file.read()
 
 
-def _unlink_quietly(path: str) -> None:
+def unlink_quietly(path: str) -> None:
     try:
         os.unlink(path)
     except OSError:
@@ -73,7 +82,7 @@ def write_new(path: str, data: bytes, mode: int = 0o600) -> None:
         try:
             os.rename(temporary, path)
         except OSError:
-            _unlink_quietly(temporary)
+            unlink_quietly(temporary)
             raise
         fsync_folder(os.path.dirname(path))
     except OSError as error:
@@ -85,15 +94,18 @@ def temporaries(path: str) -> list[str]:
     return glob.glob(glob.escape(path) + ".eaglelab-*.tmp")
 
 
-def replace(path: str, expected: str | None, data: bytes, mode: int, uid: int, gid: int) -> None:
+def replace(
+    path: str, expected: str | None, data: bytes, mode: int, uid: int, gid: int, link: str | None = None
+) -> None:
     """Compare and swap: `path` becomes `data` if its sha256 is `expected` (None: there is no such file).
 
-    A link stays a link: the file behind it is what is swapped. Its other hard links keep the old bytes.
+    A link stays a link: the file behind it is what is swapped. But one that says `link` gives way to a file of its own,
+    and what is behind it stays as it is. Other hard links of the file keep the old bytes.
     Mode and owner are those given, extended attributes (ACL, SELinux context) those of the old file. The new file is
     complete and synced beside the old one before one rename puts it in place, so a reader sees the old or the new.
     Raises AgentError: `changed` if somebody else wrote the file since it was read, `attribute-lost`.
     """
-    real = os.path.realpath(path)
+    real = os.path.realpath(path) if link is None else place_of(path)
 
     def dress(descriptor: int) -> None:
         info = os.fstat(descriptor)
@@ -102,22 +114,24 @@ def replace(path: str, expected: str | None, data: bytes, mode: int, uid: int, g
         if expected is not None:
             copy_attributes(real, descriptor)
 
-    _must_still_be(path, real, expected)  # before anything is written through a link that leads nowhere
+    must_still_be(path, real, expected, link)  # before anything is written through a link that leads nowhere
     try:
         temporary = _write_temporary(real, data, mode, dress)
         try:
-            _must_still_be(path, real, expected)
+            must_still_be(path, real, expected, link)
             os.rename(temporary, real)
         except Exception:
-            _unlink_quietly(temporary)
+            unlink_quietly(temporary)
             raise
         fsync_folder(os.path.dirname(real))
     except OSError as error:
         raise os_error(error, "cannot write %s" % path) from error
 
 
-def _must_still_be(path: str, real: str, expected: str | None) -> None:
-    if os.path.realpath(path) != real or (expected is None and os.path.lexists(path)):
+def must_still_be(path: str, real: str, expected: str | None, link: str | None) -> None:
+    """Raises AgentError `changed` unless `path` leads to `real`, or is a link that says `link`, and has that sha256."""
+    turned = os.path.realpath(path) != real and not (link and os.path.islink(real) and os.readlink(real) == link)
+    if turned or (expected is None and os.path.lexists(path)):
         raise AgentError(
             "changed", "%s was changed by somebody else: there is something new in its place" % path, path=path
         )
@@ -132,7 +146,7 @@ def _must_still_be(path: str, real: str, expected: str | None) -> None:
 
 def remove_bytecode(path: str) -> None:
     """Deletes compiled forms of a module: Python trusts them by time and size, which a quick edit can keep."""
-    folder, name = os.path.split(os.path.realpath(path))
+    folder, name = os.path.split(place_of(path))
     stem = glob.escape(os.path.splitext(name)[0])
     for compiled in glob.glob(os.path.join(glob.escape(folder), "__pycache__", stem + ".*.pyc")):
         try:
