@@ -47,7 +47,7 @@ def read(host: ServerHost, launcher: dict[str, Any]) -> dict[str, Any]:
         host.port,
         str(host.log),
         {},
-        launcher,
+        launcher=launcher,
     )
 
 
