@@ -11,12 +11,12 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 
 import pytest
-from eaglelab.profile.chunk_scan import ChunkScan
-from eaglelab.profile.log_ranges import lines_from, text_at
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eaglelab.profile.chunk_scan import ChunkScan
 from eaglelab.profile.log_collector import LogCollector
+from eaglelab.profile.log_ranges import lines_from, text_at
 from eaglelab.profile.log_source import LONGEST_LINE, whole_lines
 from eaglelab.profile.notable import NOTABLE
 
