@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 NEWEST := $(shell $(PYTHON) -c 'import sys; print("0.5.23" if sys.version_info >= (3, 11) else "")')
 LAB_RELEASES ?= 0.5.9 0.5.12 0.5.16 $(NEWEST)
 
-.PHONY: help demo test lint format matrix faults bench-deploy bench-probe bench-sweep bench-report bench-automation bench-hosts bench-pull bench-waits clean
+.PHONY: help demo test test-launchers lint format matrix faults bench-deploy bench-probe bench-sweep bench-report bench-automation bench-hosts bench-pull bench-waits clean
 help:            ## show this
 	@grep -E '^[a-z-]+: .*##|^[a-z-]+:  +##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 16
 
@@ -25,10 +25,17 @@ demo: $(VENV)/.run                 ## the whole road on the embedded lab: deploy
 
 test: $(VENV)/.dev                 ## all tests; those on OpenSSH's sshd and in Chromium where there is one
 	@sh tests/ensure-sshd
+	@sh tests/ensure-slurm
+	@sh tests/ensure-podman
 	@sh tests/ensure-chromium
 	@$(BIN)/python -m eaglelab.lab.fetch $(LAB_RELEASES)
 	@$(BIN)/python tests/matrix/matrix.py --families --fetch
 	$(BIN)/python -m pytest $(TESTS)
+
+test-launchers: $(VENV)/.dev       ## the tests of the launchers: Slurm, containers, systemd, where they can run
+	@sh tests/ensure-slurm
+	@sh tests/ensure-podman
+	EAGLELAB_ALL_LAUNCHERS=1 $(BIN)/python -m pytest tests/launchers $(TESTS)
 
 lint: $(VENV)/.dev                 ## lint, format and types
 	$(BIN)/ruff check

@@ -79,7 +79,7 @@ class Found:
     """What the tasks of one run on one host have found out so far.
 
     `record` is the host's of the server that this run works with, `folder` where in the bundle its files go. `changed`:
-    this try has changed files, `touched`: it has begun to stop or to start a server; neither can be found out later.
+    `address` is where that server is reached if not on the host itself. `changed`: this try has changed files, `touched`: it has begun to stop or to start a server; neither can be found out later.
     """
 
     facts: dict[str, Any] | None = None
@@ -95,6 +95,7 @@ class Found:
     started: bool = False
     touched: bool = False
     record: dict[str, Any] | None = None
+    address: str | None = None
     folder: str = ""
     measurements: list[Measurement] = field(default_factory=list)
     serving: list[ServingRun] = field(default_factory=list)
@@ -178,7 +179,9 @@ class Context:
 
     @property
     def server_address(self) -> str:
-        """Where the server is reached from its own machine."""
+        """Where the server is reached from the host: on its own machine, or on the node that runs it."""
+        if self.found.address is not None:
+            return self.found.address
         return "127.0.0.1" if self.host.server.host in ("0.0.0.0", "::") else self.host.server.host  # noqa: S104 - compared, not bound
 
     @property

@@ -7,10 +7,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, PrivateAttr
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, PrivateAttr
 
 from eaglelab.errors import HostError, InputError
+from eaglelab.launcher import Container, LauncherName, Slurm, Systemd
 from eaglelab.masking import Masker, is_secret_name
+from eaglelab.setting_types import (
+    Count,
+    Port,
+    Seconds,
+    Settings,
+    Text,
+    Variable,
+    Word,
+    one_line,
+    plain_text,
+    variable_name,
+    variable_value,
+)
 
 __all__ = [
     "MOST_STEPS",
@@ -46,7 +60,7 @@ def flag_value(value: object) -> FlagValue:
     if not plain or (isinstance(value, list) and any(isinstance(item, bool) for item in value)):
         raise ValueError("must be text, a number or a list of them, or true for a flag that takes no value")
     for item in items:
-        _text(item)
+        plain_text(item)
     return value  # type: ignore[return-value]
 
 
@@ -56,63 +70,13 @@ def flag_name(name: str) -> str:
     return name
 
 
-def variable_name(name: str) -> str:
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-        raise ValueError("is not the name of an environment variable")
-    return name
-
-
-def variable_value(value: object) -> object:
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else _text(value)
-
-
-def _text(value: object) -> object:
-    """Text that a command line or an environment can hold."""
-    if isinstance(value, str) and re.search("[\x00\ud800-\udfff]", value):
-        raise ValueError("has a character that no command line can hold (NUL, or half of a surrogate pair)")
-    return value
-
-
-def _line(text: str) -> str:
-    if "\n" in text:
-        raise ValueError("must be one line")  # csh, as a login shell, could not be given it
-    return text
-
-
-def _word(text: str) -> str:
-    if not text or text.startswith("-") or re.search(r"\s", text):
-        raise ValueError(f"must be one word that does not start with '-', not '{text}'")
-    return text
-
-
-def _port(number: int) -> int:
-    if not 1 <= number <= 65535:
-        raise ValueError(f"is {number}, and a port is between 1 and 65535")
-    return number
-
-
 def _ssh_config(value: object) -> bool | str:
     if isinstance(value, bool) or (isinstance(value, str) and value):
         return value
     raise ValueError("must be true, false or the path of an ssh_config file")
 
 
-AnyText = Annotated[str, BeforeValidator(_text)]
-Text = Annotated[str, Field(min_length=1), BeforeValidator(_text)]
-Word = Annotated[AnyText, AfterValidator(_word)]
-Port = Annotated[int, AfterValidator(_port)]
-Count = Annotated[int, Field(ge=1)]
-Seconds = Annotated[float, Field(gt=0)]
-Variable = Annotated[str, AfterValidator(variable_name)]
-
-
-class _Settings(BaseModel):
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, protected_namespaces=(), defer_build=True
-    )
-
-
-class Speculative(_Settings):
+class Speculative(Settings):
     """Speculative decoding as SGLang takes it. `num_draft_tokens`: None means steps + 1."""
 
     algorithm: Text = "EAGLE3"
@@ -122,10 +86,11 @@ class Speculative(_Settings):
     num_draft_tokens: Count | None = None
 
 
-class Server(_Settings):
+class Server(Settings):
     """One SGLang server. `flags` are further flags of SGLang, `env` variables of its process.
 
     `host` is what the server binds to, as seen on the machine. `speculative`: None means without speculation.
+    `launcher` is how the host runs it; `systemd`, `container` and `slurm` are the options of the launcher of that name.
     """
 
     model_path: Text | None = None
@@ -135,9 +100,13 @@ class Server(_Settings):
     speculative: Speculative | None = Field(default_factory=Speculative)
     flags: dict[Annotated[str, AfterValidator(flag_name)], Annotated[FlagValue, PlainValidator(flag_value)]] = {}
     env: dict[Variable, Annotated[str, BeforeValidator(variable_value)]] = {}
+    launcher: LauncherName = "process"
+    systemd: Systemd = Field(default_factory=Systemd)
+    container: Container = Field(default_factory=Container)
+    slurm: Slurm = Field(default_factory=Slurm)
 
 
-class HostSettings(_Settings):
+class HostSettings(Settings):
     """What `defaults`, a group and a host may say; each key may be left out.
 
     Paths of the controller: `key`, `known_hosts`, `ssh_config`. Paths of the host, which may begin with `~/`:
@@ -157,7 +126,7 @@ class HostSettings(_Settings):
     connect_timeout: Seconds = 10.0
     ssh_config: Annotated[bool | str, PlainValidator(_ssh_config)] = True
     sudo: bool = False
-    python: Annotated[Text, AfterValidator(_line)] = "python3"
+    python: Annotated[Text, AfterValidator(one_line)] = "python3"
     sglang: Text | None = None
     log: Text = "~/.local/state/eaglelab/server.log"
     server: Server = Field(default_factory=Server)
@@ -254,8 +223,10 @@ class Host(HostSettings):
         return Masker(names, values)
 
     def redacted(self) -> dict[str, Any]:
-        """The entry as resolved, fit for a bundle: secrets in variables and flags are `***`."""
-        return self.masker({}).mapping({"name": self.name, **self.model_dump(mode="json")})
+        """The entry as resolved, fit for a bundle: secrets in variables and flags are `***`, and of the launchers'
+        options only those of this host's are there."""
+        others = {"systemd", "container", "slurm"} - {self.server.launcher}
+        return self.masker({}).mapping({"name": self.name, **self.model_dump(mode="json", exclude={"server": others})})
 
 
 _LAB_KEYS = ("address", "port", "user", "key", "known_hosts", "python", "sglang", "log")

@@ -184,9 +184,26 @@ def _conflicts(host: Host) -> Iterator[tuple[tuple[str, ...], str, str]]:
         if tokens is not None and tokens != wanted:
             what = f"num_draft_tokens is {tokens}; with eagle_topk 1 SGLang uses num_steps + 1 = {wanted}"
             yield ("server", "speculative", "num_draft_tokens"), what, "remove num_draft_tokens"
+    if host.server.launcher == "container":
+        yield from _container_conflicts(host)
     for flag in host.server.flags:
         if flag in OWN_FLAGS:
             yield ("server", "flags", flag), f"flag {flag} is set by {OWN_FLAGS[flag]}", f"use {OWN_FLAGS[flag]}"
+
+
+def _container_conflicts(host: Host) -> Iterator[tuple[tuple[str, ...], str, str]]:
+    server = host.server
+    if server.container.image is None:
+        yield ("server", "launcher"), "launcher container has no image to run", "server: container: image: NAME:TAG"
+    if host.sglang is not None:
+        yield ("sglang",), "the server runs the image's SGLang, not this one", "remove sglang"
+    paths: dict[tuple[str, ...], str | None] = {("server", "model_path"): server.model_path}
+    if server.speculative is not None:
+        paths["server", "speculative", "draft_model_path"] = server.speculative.draft_model_path
+    for key, path in paths.items():
+        seen = [folder for folder in server.container.folders if f"{path}/".startswith(f"{folder.rstrip('/')}/")]
+        if path is not None and path.startswith(("/", "~")) and not seen:
+            yield key, f"the container does not see {path}", "name its folder in server.container.folders"
 
 
 def _mapping(doc: Located, data: object, *keys: Key) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from eaglelab.context import Context
+from eaglelab.server.launching import is_there
 
 __all__ = ["AT_REST", "Left", "left_as_found"]
 
@@ -40,7 +41,7 @@ def left_as_found(context: Context) -> Left:
     record = status["record"] or {}
     if record.get("run") == context.run:  # an earlier try of this run started it
         return Left()
-    server = bool(status["members"])
+    server = is_there(status)
     patched = any(item["state"] not in AT_REST for item in status["states"])
     changed = context.found.changed or (not server and _changed_before(context))
     return Left(server=server, files=patched and not changed, run=str(record.get("run", "")))

@@ -16,6 +16,7 @@ from eaglelab.host import Host
 from eaglelab.patching.folder import find_patch
 from eaglelab.patching.spec import PatchSpec, load_patch
 from eaglelab.server.command import server_env
+from eaglelab.server.launching import launching
 
 __all__ = ["DOCTOR", "read_facts"]
 
@@ -56,6 +57,7 @@ def read_facts(context: Context, patch: str, *, models: bool = False) -> dict[st
         log=host.log,
         env=server_env(host),
         **about,
+        **launching(host, facts=True),
     )
 
 

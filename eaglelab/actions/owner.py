@@ -10,6 +10,7 @@ from typing import Any
 from eaglelab.actions.patch import operator
 from eaglelab.context import Context
 from eaglelab.errors import EaglelabError, HostError
+from eaglelab.server.launching import is_there
 
 __all__ = ["refuse_other", "say_ending", "started_by"]
 
@@ -39,5 +40,5 @@ def say_ending(context: Context) -> None:
     with contextlib.suppress(EaglelabError):  # a name is not worth a server that stays; who ends it meets this again
         status = context.client.call("status")
         record = status["record"]
-        if status["members"] and record:
+        if is_there(status) and record:
             context.say.line(f"  ending the server of run {record['run']}, {started_by(record)}")

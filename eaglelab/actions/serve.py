@@ -16,6 +16,7 @@ from eaglelab.actions.base import Action, Arguments
 from eaglelab.actions.owner import refuse_other, say_ending, started_by
 from eaglelab.actions.patch import operator
 from eaglelab.context import Context, LogMark
+from eaglelab.server.launching import ended, is_there, launching, named, what_runs
 from eaglelab.server.setting import Setting
 from eaglelab.sweep.one_load import adaptive_config
 
@@ -125,7 +126,7 @@ def _check_server(context: Context, args: SettingArguments) -> dict[str, Any]:
         context.say.line(f"  a load is needed: {why}")
     else:
         context.say.line(f"  the server of run {record['run']} already has this setting: no load is needed")
-        _follow(context, record, args.folder)
+        _follow(context, record, status.get("address"), args.folder)
     return {"needed": bool(why), "why": why}
 
 
@@ -137,7 +138,7 @@ def _check_owner(context: Context, args: SettingArguments) -> dict[str, Any]:
     return {}
 
 
-def _follow(context: Context, record: dict[str, Any], folder: str) -> None:
+def _follow(context: Context, record: dict[str, Any], address: str | None, folder: str) -> None:
     """From here on, what the running server adds to its log and to the probe's files belongs to this run.
 
     If this run has started it, in an earlier try, all of it does.
@@ -148,6 +149,7 @@ def _follow(context: Context, record: dict[str, Any], folder: str) -> None:
         context.found.log = end_of(context, record["log"], record.get("log_inode"))
     context.found.steps, context.found.started = record["steps"], False
     context.found.record, context.found.folder = record, folder
+    context.found.address = address
     context.bundle.json(str(PurePosixPath(folder) / "server.json"), record)
     context.found.probe_folder = record.get("probe_folder")
     mark_records(context)
@@ -180,7 +182,7 @@ def _start(context: Context, args: SettingArguments) -> dict[str, Any]:
         context.client.call("keep", config, suffix=".json")
     about = {"run": context.run, "command": command, "log": context.facts["log"], "steps": setting.steps}
     context.bundle.json(str(PurePosixPath(args.folder) / "server.json"), {**about, "env": env})
-    context.found.touched = True
+    context.found.touched, context.found.address = True, None
     record = context.client.call(
         "start",
         silence=60,
@@ -197,14 +199,15 @@ def _start(context: Context, args: SettingArguments) -> dict[str, Any]:
             "by": operator(),
             "probe_folder": setting.probe_folder,
         },
+        **launching(host),
     )
     context.found.log = _log_of(record)
     context.found.probe_folder, context.found.probe = setting.probe_folder, ()
     context.found.steps, context.found.started = setting.steps, True
     context.found.record, context.found.folder = record, args.folder
     context.say.line(f"  {_shown(context, command, env)}")
-    context.say.line(f"  pid {record['pid']}, log {record['log']}")
-    return {"pid": record["pid"], "steps": setting.steps}
+    context.say.line(f"  {named(record)}, log {record['log']}")
+    return {"pid": record.get("pid"), "steps": setting.steps}
 
 
 def _log_of(record: dict[str, Any]) -> LogMark:
@@ -237,7 +240,7 @@ def _stop(context: Context, args: StopArguments) -> dict[str, Any]:
     say_damaged(context, result)
     if result["stopped"]:
         context.say.line(
-            f"  {len(result['stopped'])} processes ended after {result['seconds']:.1f} s ({result['how'].upper()}); port and GPU are free"
+            f"  {ended(result)} after {result['seconds']:.1f} s ({result['how'].upper()}); port and GPU are free"
         )
     else:
         context.say.line("  no server of ours is running")
@@ -266,16 +269,14 @@ def _take_over(context: Context, args: StopArguments) -> None:
 
 
 def _stop_preview(context: Context, _: StopArguments) -> dict[str, Any]:
-    members = context.client.call("status")["members"]
-    context.say.line(
-        f"  would end {len(members)} processes of our server" if members else "  no server of ours is running"
-    )
+    status = context.client.call("status")
+    context.say.line(f"  would end {what_runs(status)}" if is_there(status) else "  no server of ours is running")
     holder = context.facts["port_holder"] if context.found.facts else None
     if holder and context.options.takeover and not context.facts["port_is_ours"]:
         context.say.line(
             f"  would take over port {context.port}: end pid {holder['pid']}: {holder['command']}", style="yellow"
         )
-    return {"stopped": members}
+    return {"stopped": status["members"]}
 
 
 CHECK_SERVER = Action(

@@ -22,6 +22,7 @@ from eaglelab.errors import AttentionError, EaglelabError, HostError
 from eaglelab.patching.folder import find_patch
 from eaglelab.patching.known import load_known
 from eaglelab.remote.hints import AgentFailure
+from eaglelab.server.launching import ended, is_there, what_runs
 
 __all__ = ["FAIL", "NOT_SEEN", "ROLLBACK", "say_by_folder", "unrecorded"]
 
@@ -66,7 +67,7 @@ def _rollback(context: Context, args: RollbackArguments) -> dict[str, Any]:
         raise _half_way(context, error) from error
     context.bundle.json("rollback.json", {"server": stopped, **result})
     if stopped["stopped"]:
-        context.say.line(f"  {len(stopped['stopped'])} processes of the server ended")
+        context.say.line(f"  {ended(stopped, 'of the server ')}")
     words = {"restored": "back to the original", "removed": "removed"}
     changed = [item for item in result["files"] if item["state"] in words]
     say_by_folder(context, [(item["path"], words[item["state"]]) for item in changed])
@@ -174,13 +175,14 @@ def _rollback_preview(context: Context, _: RollbackArguments) -> dict[str, Any]:
     patched = [item for item in status["states"] if item["state"] not in AT_REST]
     say_by_folder(context, [(item["path"], _would_become(item)) for item in patched])
     say_gone(context, status["states"])
-    if status["members"]:
-        context.say.line(f"  would end {len(status['members'])} processes of our server")
+    if is_there(status):
+        context.say.line(f"  would end {what_runs(status)}")
     if not status["states"]:
         _refuse_unrecorded(context)
-    if not patched and not status["members"]:
+    nothing = not patched and not is_there(status)
+    if nothing:
         context.say.line(_NOTHING)
-    return {"nothing": not patched and not status["members"]}
+    return {"nothing": nothing}
 
 
 def _would_become(item: Mapping[str, Any]) -> str:

@@ -51,6 +51,7 @@ class _HostProbe:
         )
         # A rotation moves the log away from its path; the server goes on writing where it began.
         self._mark = LogMark(mark.path, offset, answer["inode"] or None, answer["before"])
+        context.found.address = answer.get("address")
         return answer, written
 
     def one_token(self) -> str | None:
@@ -84,7 +85,7 @@ def _wait(context: Context, _: NoArguments) -> dict[str, Any]:
     waiting = Waiting(
         probe=_HostProbe(context, mark),
         where=context.host.name,
-        budgets=Budgets(total=context.host.ready_timeout),
+        budgets=Budgets(total=context.host.ready_timeout, queued=context.host.server.slurm.queue_timeout),
         expected=expected_load(context),
         clock=context.clock,
         offset=mark.offset,
@@ -93,7 +94,8 @@ def _wait(context: Context, _: NoArguments) -> dict[str, Any]:
     def say(look: Look) -> None:
         eta = f", about {look.eta:.0f} s left" if look.eta else ""
         state = "" if look.state is State.LOADING else f"{look.state.value}: "
-        context.say.progress(f"{state}{look.doing} ({look.elapsed:.0f} s{eta})")
+        spent = look.queued if look.state is State.QUEUED else look.elapsed
+        context.say.progress(f"{state}{look.doing} ({spent:.0f} s{eta})")
 
     ready = wait_until_ready(waiting, sleep=context.sleep, say=say)
     if context.found.started:
@@ -101,8 +103,11 @@ def _wait(context: Context, _: NoArguments) -> dict[str, Any]:
             context.client.call("loaded", key=_key(context), seconds=ready.elapsed)
     mark_beginning(context)  # the server's own warm-up request has been decoded too
     label = f", {context.simulated}" if context.simulated else ""
-    context.say.line(f"  ready after {ready.elapsed:.1f} s: health 200, process alive, a token came back{label}")
-    return {"seconds": round(ready.elapsed, 1), "state": State.READY.value}
+    queued = f", {ready.queued:.1f} s in the queue before it" if ready.queued else ""
+    context.say.line(
+        f"  ready after {ready.elapsed:.1f} s: health 200, process alive, a token came back{queued}{label}"
+    )
+    return {"seconds": round(ready.elapsed, 1), "queued": round(ready.queued, 1), "state": State.READY.value}
 
 
 def read_server_info(context: Context) -> None:

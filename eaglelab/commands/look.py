@@ -26,6 +26,7 @@ from eaglelab.errors import HostError
 from eaglelab.remote.hints import who_holds
 from eaglelab.report.diagnosis_view import checks_table
 from eaglelab.say import Say
+from eaglelab.server.launching import named
 from eaglelab.sweep.relevance import is_nccl_setting
 
 __all__ = ["doctor", "logs", "status", "stop"]
@@ -114,14 +115,24 @@ def _server_lines(context: Context, found: dict[str, Any]) -> Iterator[str]:
     if record is None:
         yield "no server of ours is running"
         return
-    if found["alive"]:
+    if found.get("unknown"):
+        yield f"server: {named(record)}, run {record['run']}; nothing can be said of it: {found['unknown']}"
+    elif found["alive"]:
         steps = "no speculation" if record.get("steps") is None else f"{record['steps']} steps"
         probe = "on" if record.get("profile") else "off"
-        yield f"server: pid {record['pid']}, {steps}, probe {probe}, run {record['run']}"
+        where = (
+            f", queued: {found['queued']}"
+            if found.get("queued")
+            else f" on {found['node']}"
+            if found.get("node")
+            else ""
+        )
+        yield f"server: {named(record)}{where}, {steps}, probe {probe}, run {record['run']}"
         yield started_by(record)
     else:
         how = f"with exit code {ended['code']}" if ended.get("code") is not None else "and nothing says how"
         how = f"by signal {ended['signal']}" if ended.get("signal") is not None else how
+        how = f"({ended['why']})" if ended.get("why") else how
         left = f"; {len(found['members'])} of its processes are left" if found["members"] else ""
         yield f"server: ended {how}, run {record['run']}{left}"
     yield f"log: {record['log']}"

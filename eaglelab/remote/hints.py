@@ -40,6 +40,10 @@ _HINTS = {
     "not-allowed": "log in as the user that owns these processes (`user` in inventory.yaml)",
     "not-regular": "check `sglang` of this host in inventory.yaml",
     "attribute-lost": "log in as a user who may set it (`user` in inventory.yaml), or take it off the file; nothing was changed",
+    "no-image": "pull it there (a command of yours: it may be large), or correct server.container.image in inventory.yaml",
+    "no-engine": "check `server.launcher` of this host in inventory.yaml, and that what it needs runs there; nothing was changed",
+    "not-reachable": "server.host: 0.0.0.0 in inventory.yaml lets it be reached there; nothing was changed",
+    "no-launcher": "this host's agent is of another version of eaglelab",
     "unsafe-state": "give that folder back to its user alone",
 }
 

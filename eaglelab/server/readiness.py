@@ -1,6 +1,6 @@
 """Waits until a server has given a token, and tells every other end apart.
 
-Five states, each with a budget of its own: not started, loading, warming up, unreachable, ready. And one end: dead.
+Six states, each with a budget of its own: queued, not started, loading, warming up, unreachable, ready. And one end: dead.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ __all__ = ["Budgets", "Look", "ServerDied", "State", "Waiting", "poll_interval",
 class State(enum.Enum):
     """What a starting server is, as far as one look tells."""
 
+    QUEUED = "queued"
     NOT_STARTED = "not started"
     LOADING = "loading"
     WARMING = "warming up"
@@ -31,9 +32,11 @@ class State(enum.Enum):
 
 @dataclass(frozen=True)
 class Budgets:
-    """Seconds. `total` bounds the whole wait (the host's `ready_timeout`); the others one state, over all its looks."""
+    """Seconds. `total` bounds the whole wait (the host's `ready_timeout`) but for the time in a queue; the others one
+    state, over all its looks."""
 
     total: float
+    queued: float = 86400.0
     not_started: float = 10.0
     warming: float = 300.0
     unreachable: float = 600.0
@@ -44,6 +47,7 @@ class Budgets:
 
     def of(self, state: State) -> float:
         return {
+            State.QUEUED: self.queued,
             State.NOT_STARTED: self.not_started,
             State.WARMING: self.warming,
             State.UNREACHABLE: self.unreachable,
@@ -52,12 +56,14 @@ class Budgets:
 
 @dataclass(frozen=True)
 class Look:
-    """One look: the state, in words what is going on, seconds since the wait began and seconds left to expect."""
+    """One look: the state, in words what is going on, seconds since the wait began less those in a queue (`queued`), and
+    seconds left to expect."""
 
     state: State
     doing: str
     elapsed: float
     eta: float | None = None
+    queued: float = 0.0
 
 
 class ServerDied(HostError):
@@ -103,14 +109,19 @@ class Waiting:
         now = self.clock()
         # The time since the last look counts for what is found now: a look that ends with a lost link took long.
         self._spent[state] = self._spent.get(state, 0.0) + now - self._looked
-        self._looked, elapsed = now, now - self.began
+        queued = self._spent.get(State.QUEUED, 0.0)
+        self._looked, elapsed = now, now - self.began - queued
         if state is not State.READY and (elapsed > self.budgets.total or self._spent[state] > self.budgets.of(state)):
             raise self._too_long(state, doing, elapsed)
         left = max(0.0, self.expected - elapsed) if state is State.LOADING else None
-        return Look(state, doing, elapsed, left)
+        return Look(state, doing, elapsed, left, queued)
 
     def _look(self) -> tuple[State, str]:
         answer = self._poll()
+        if answer.get("unknown"):
+            return State.UNREACHABLE, str(answer["unknown"])
+        if answer.get("queued"):
+            return State.QUEUED, str(answer["queued"])
         if not answer["alive"]:
             return self._not_alive(answer)
         health = answer["health"]
@@ -158,6 +169,8 @@ class Waiting:
         self.log.close()
         if ended is None:
             raise self._died("the server is gone, and nothing there says how (killed, or the machine was restarted)")
+        if ended.get("why"):
+            raise self._died(ended["why"])
         if ended["signal"] is not None:
             # SGLang kills its own tree after a part of it has failed: only where its log says nothing is it a guess.
             guess = ended["signal"] == 9 and self.log.death is None
@@ -177,6 +190,7 @@ class Waiting:
         else:
             what = f"{state.value} for more than {self.budgets.of(state):.0f} s: {doing}"
         hint = {
+            State.QUEUED: f"raise `queue_timeout` in inventory.yaml, or take it out of the queue: invoke stop --host {self.where}",
             State.NOT_STARTED: "put the action `start` before `wait` in the playbook",
             State.LOADING: "raise `ready_timeout` in inventory.yaml if this load takes longer",
             State.WARMING: "read its log: it loaded, but it does not serve",

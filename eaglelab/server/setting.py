@@ -10,6 +10,7 @@ from typing import Any
 
 from eaglelab.host import FlagValue, Host
 from eaglelab.server.command import server_command, server_env
+from eaglelab.server.launching import launching, server_python
 
 __all__ = ["Setting", "setting_name"]
 
@@ -36,7 +37,7 @@ class Setting:
         flags = dict(self.flags)
         if self.candidates is not None:
             flags |= {"speculative-adaptive": True, "speculative-adaptive-config": self.candidates}
-        return server_command(host, python=host.python, steps=self.steps, extra=flags, api_key=api_key)
+        return server_command(host, python=server_python(host), steps=self.steps, extra=flags, api_key=api_key)
 
     def environment(self, host: Host) -> dict[str, str]:
         """What the server's process gets beside what it inherits."""
@@ -56,6 +57,8 @@ class Setting:
         """
         environment = {name: value for name, value in self.environment(host).items() if name != "EAGLE3_PROFILE_DIR"}
         about: Any = [self.command(host, None), sorted(environment.items()), sorted(files.items())]
+        if host.server.launcher != "process":
+            about.append(launching(host))
         if machine is not None:  # an agent that does not know it, and records of before, go by the rest alone
             about.append(machine)
         return hashlib.sha256(json.dumps(about).encode()).hexdigest()

@@ -521,7 +521,7 @@ def test_a_process_that_does_not_end_is_named(server_host: ServerHost, monkeypat
     now = [0.0]
     server_host.server.clock = lambda: now[0]
     server_host.server.sleep = lambda _: now.__setitem__(0, now[0] + 1.0)
-    monkeypatch.setattr("eaglelab.remote.agent.server._signal", lambda pid, number: None)
+    monkeypatch.setattr("eaglelab.remote.agent.launchers.process._signal", lambda pid, number: None)
     with pytest.raises(AgentError, match=f"these processes do not end: .*{record['pid']}") as refused:
         server_host.stop(grace=2.0)
     assert refused.value.code == "not-stopped"

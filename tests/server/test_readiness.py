@@ -286,3 +286,33 @@ def test_a_wait_that_is_interrupted_ends_with_the_interrupt() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         Script(interrupted).wait()
+
+
+def test_time_in_a_queue_counts_for_its_own_budget_and_not_as_load() -> None:
+    waiting = seen(queued="pending (Resources)")
+    script = Script(*[waiting] * 1001, seen(), seen(HEALTHY))
+    looks = script.wait(total=60.0, expected=900.0, queued=3000.0)
+    queued, loading, ready = looks[1000], looks[1001], looks[-1]
+    assert queued == Look(State.QUEUED, "pending (Resources)", 0.0, None, 2000.0)
+    assert (loading.state, loading.elapsed, loading.queued) == (State.LOADING, 2.0, 2000.0)
+    assert (ready.state, ready.elapsed, ready.queued) == (State.READY, 4.0, 2000.0)
+
+
+def test_a_job_that_waits_too_long_is_left_in_the_queue_with_the_way_out() -> None:
+    with pytest.raises(HostError, match=r"queued for more than 60 s: pending \(Priority\)") as refused:
+        Script(seen(queued="pending (Priority)")).wait(queued=60.0)
+    assert "invoke stop --host h" in refused.value.hint
+
+
+def test_an_engine_that_does_not_answer_is_unreachable_and_never_dead() -> None:
+    away = seen(alive=False, unknown="Slurm does not answer: connection refused")
+    looks = Script(seen(), *[away] * 5, seen(HEALTHY)).wait()
+    assert [look.state for look in looks] == [State.LOADING, *[State.UNREACHABLE] * 5, State.READY]
+    with pytest.raises(HostError, match="unreachable for more than 600 s: Slurm does not answer"):
+        Script(away).wait()
+
+
+def test_what_an_engine_says_of_an_end_is_what_is_said() -> None:
+    ended = seen(alive=False, exit={"code": 0, "signal": None, "why": "Slurm ended job 7: timeout"})
+    with pytest.raises(ServerDied, match="Slurm ended job 7: timeout"):
+        Script(ended).wait()

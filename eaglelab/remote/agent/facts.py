@@ -124,22 +124,32 @@ def facts(
     env: dict[str, str],
     models: dict[str, str] | None = None,
     flags: list[str] | None = None,
+    launcher: dict[str, Any] | None = None,
+    host: str = "127.0.0.1",
 ) -> dict[str, Any]:
     """Everything that a plan needs, read in one round trip; nothing is changed.
 
     `targets` are paths below the package; those that exist come back under `files`. `models`: paths of the target and
-    the draft, `flags` those of the server, of which is said what they are worth here.
+    the draft, `flags` those of the server, of which is said what they are worth here. `launcher` is as for a start, and
+    refused here where it cannot work; `host` is what the server binds to.
     """
     home = os.path.expanduser("~")
     expanded = os.path.expanduser(python)
-    installation = find_installation(expanded, sglang, env)
+    server = Server(journal)
+    options = dict(launcher or {"name": "process"})
+    starter = server.launchers.named(options.pop("name"))
+    starter.check(options, host)
+    image = starter.installation(options, targets)
+    if image:
+        installation = {"package": image.copies, "version": image.version, "others": []}
+    else:
+        installation = find_installation(expanded, sglang, env)
     package = installation["package"]
     paths = {target: os.path.join(package, target) for target in targets}
     files = {target: _describe(package, path) for target, path in paths.items() if os.path.exists(path)}
     folders = {target: {os.path.dirname(paths[target]), os.path.dirname(files[target]["path"])} for target in files}
-    server = Server(journal)
     status = server.status()
-    holder = port_holder(port, journal.folder)
+    holder = port_holder(port, journal.folder) if starter.here else None
     gpus = _gpus()
     log = os.path.expanduser(log)
     try:
@@ -154,10 +164,11 @@ def facts(
         "state": journal.folder,
         "python": expanded,
         "python_version": ".".join(str(part) for part in sys.version_info[:3]),
-        "torch_version": torch_version(expanded),
+        "torch_version": None if image else torch_version(expanded),
         "package": package,
         "sglang_version": installation["version"],
         "other_packages": installation["others"],
+        "image": image.id if image else None,
         "files": files,
         "writable": {target: all(os.access(folder, os.W_OK) for folder in folders[target]) for target in files},
         "read_only": sorted(target for target in files if any(_is_read_only(folder) for folder in folders[target])),
@@ -174,7 +185,7 @@ def facts(
         "states": journal.states(),
         "loads": known_loads(journal),
         "models": model_facts(models or {}),
-        "flags": flags_not_known(package, flags) if flags else None,
+        "flags": flags_not_known(package, flags) if flags and not image else None,
         "log": log,
         "log_writable": _can_append(log),
         "log_size": log_info.st_size if log_info else 0,

@@ -121,9 +121,13 @@ class Agent:
         self, path: str, offset: int, http: dict[str, Any], inode: int | None = None, before: str | None = None
     ) -> Any:
         """One look at a starting server: its process, its health, what it wrote since `offset`."""
-        health = request(http["host"], http["port"], "GET", http["path"], None, http["key"], http["timeout"])
+        status = self.server.status()
+        address = status["address"] if status["elsewhere"] else http["host"]
+        health: dict[str, Any] = {"error": "refused"}
+        if address is not None:
+            health = request(address, http["port"], "GET", http["path"], None, http["key"], http["timeout"])
         tail, written = self.op_tail(path, offset, _CHUNK, inode, before)
-        return dict(self.server.status(), health=health, **tail), written
+        return dict(status, health=health, **tail), written
 
     def op_tail(self, path: str, offset: int, limit: int, inode: int | None = None, before: str | None = None) -> Reply:
         return read_tail(path, offset, limit, inode, before, self.server.outputs())

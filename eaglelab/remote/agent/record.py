@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 from typing import Any
 
@@ -20,12 +21,19 @@ _RECORD = {
     "log_device": is_count,
     "log_inode": is_count,
     "boot": is_text,
+}
+"""Without these a record proves nothing about any server."""
+
+_PROCESS = {
     "session": is_pid,
     "session_start": is_count,
     "pid": optional(is_pid),
     "pid_start": optional(is_count),
 }
-"""Without these a record proves nothing about any process."""
+"""Nor, without these, about one that is a process of this host."""
+
+_ENGINE = {"name": is_text, "launcher": is_text, "mark": is_text}
+"""Nor, without these, about one that an engine runs."""
 
 _ALSO = {
     "mark": is_text,
@@ -42,26 +50,54 @@ _ALSO = {
     "steps": optional(is_count),
     "profile": is_switch,
     "probe_folder": optional(is_text),
+    "launcher": is_text,
+    "name": is_text,
+    "job": optional(is_text),
+    "engine": is_text,
+    "unit": is_text,
+    "group": is_text,
+    "user": is_switch,
+    "existing": is_switch,
+    "image": is_text,
 }
 """What a record may lack: it was written by an earlier version, or nobody needs it."""
 
-_EXIT = {"pid": is_pid, "code": optional(is_count), "signal": optional(is_count)}
+_EXIT = {"code": optional(is_count), "signal": optional(is_count)}
 
 
 def read_record(state: StateFolder) -> tuple[dict[str, Any] | None, str | None]:
-    """The record, None if there is none; and what is wrong with it where it is damaged, which counts as none."""
+    """The record, None if there is none; and what is wrong with it where it is damaged, which counts as none.
+
+    Of a server that an engine runs there is a second one, in its own folder, by which it is found all the same.
+    """
     try:
-        return state.read("server.json", _RECORD, _ALSO), None
+        return _read(state, "server.json"), None
     except AgentError as error:
         if error.code != "bad-state":
             raise
-        return None, error.what
+        return _second(state), error.what
+
+
+def _read(state: StateFolder, name: str) -> dict[str, Any] | None:
+    found = state.read(name, _RECORD, _ALSO)
+    if found is not None:
+        state.read(name, _PROCESS if found.get("launcher", "process") == "process" else _ENGINE, _ALSO)
+    return found
+
+
+def _second(state: StateFolder) -> dict[str, Any] | None:
+    for path in sorted(glob.glob(os.path.join(glob.escape(state.folder), "launch", "*", "record.json"))):
+        try:
+            return _read(state, os.path.relpath(path, state.folder))
+        except AgentError:
+            continue
+    return None
 
 
 def read_exit(state: StateFolder) -> dict[str, Any] | None:
     """How the server ended; None if that was not written down, or is damaged."""
     try:
-        return state.read("server.exit.json", _EXIT, {"time": is_number})
+        return state.read("server.exit.json", _EXIT, {"pid": is_pid, "time": is_number})
     except AgentError as error:
         if error.code != "bad-state":
             raise

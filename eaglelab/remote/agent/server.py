@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-import signal
 import time
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Iterable, Iterator
 
-from eaglelab.remote.agent.keeper import launch, open_log
+from eaglelab.remote.agent.keeper import open_log
+from eaglelab.remote.agent.launchers.contract import Launcher, Order, Seen, name_of
+from eaglelab.remote.agent.launchers.known import Launchers
+from eaglelab.remote.agent.launchers.process import end_tree
 from eaglelab.remote.agent.load import Loads
-from eaglelab.remote.agent.marks import MARK, find_members, identity, port_holder
+from eaglelab.remote.agent.marks import identity, port_holder
 from eaglelab.remote.agent.processes import (
     boot_id,
     descendants,
@@ -19,16 +21,12 @@ from eaglelab.remote.agent.processes import (
     start_ticks,
     without_secrets,
 )
-from eaglelab.remote.agent.record import lives, read_exit, read_record, same_process, set_aside
+from eaglelab.remote.agent.record import read_record, set_aside
 from eaglelab.remote.agent.state import StateFolder
 from eaglelab.remote.agent.tail import fingerprint
 from eaglelab.remote.agent.wire import AgentError, Beat
 
 __all__ = ["Server"]
-
-_KILL_S = 15.0
-_KEEPER_S = 5.0
-"""How long the keeper is spared after KILL, so that it can write down how the server ended."""
 
 
 class Server:
@@ -44,7 +42,7 @@ class Server:
         self.clock = clock
         self.sleep = sleep
         self.loads = Loads(state, clock, sleep)
-        self._keepers: set[int] = set()
+        self.launchers = Launchers(state, lambda: self.clock(), lambda seconds: self.sleep(seconds))
 
     def record(self) -> dict[str, Any] | None:
         """None if there is none, or none that can be read."""
@@ -56,14 +54,15 @@ class Server:
             yield "/proc/%d/fd/1" % pid
 
     def members(self) -> set[int]:
-        """Living processes of our server: its session, and what left the session but is proven to be of it."""
-        return self._look()[0]
+        """Living processes of our server on this host, proven to be of it."""
+        return set(self._look()[2].members)
 
-    def _look(self) -> tuple[set[int], set[int]]:
-        """Our server's processes, and strangers who carry its mark."""
-        self._reap()
+    def _look(self) -> tuple[Launcher, dict[str, Any] | None, Seen, str | None]:
+        """Who started our server, its record, what is seen of it, and what is wrong with a record that is damaged."""
         record, damaged = read_record(self.state)
-        return find_members(self.state.folder, record, damaged is not None)
+        launcher = self.launchers.of(record)
+        seen = self.launchers.process.see(None, damaged is not None) if record is None else launcher.see(record)
+        return launcher, record, seen, damaged
 
     def start(
         self,
@@ -75,16 +74,20 @@ class Server:
         cwd: str,
         about: dict[str, Any],
         token: str,
+        launcher: dict[str, Any] | None = None,
     ) -> dict[str, Any]:
         """Starts `command` detached, with its output appended to `log`. Returns the record, with pid and log offset.
 
         `token` names this request: asked once more, after a lost link, the answer is the server that it started.
+        `launcher`: its `name`, and its options beside that; None is a process of this host.
         Raises `running` if a server of ours lives, `port-taken` if somebody listens on `port`.
         """
+        options = dict(launcher or {"name": "process"})
+        starter = self.launchers.named(options.pop("name"))
         earlier = self._started_by(token)
         if earlier is not None:
             return earlier
-        self._must_be_startable(port)
+        self._must_be_startable(port if starter.here else None)
         self.state.open()
         self.state.remove("server.exit.json")
         if read_record(self.state)[1]:
@@ -96,6 +99,8 @@ class Server:
             info = os.fstat(out)
             record = dict(
                 about,
+                launcher=starter.name,
+                name=name_of(token),
                 run=run,
                 token=token,
                 command=shown,
@@ -110,21 +115,18 @@ class Server:
                 time=time.time(),
                 **identity(self.state.folder),
             )
-            inherited = dict(os.environ, **env)
-            inherited[MARK] = record["mark"]
-            keeper, record = launch(self.state, command, inherited, out, cwd, record)
+            record = starter.start(Order(command, env, log, out, port, cwd, options), record)
         finally:
             os.close(out)
-        self._keepers.add(keeper)
-        self.state.note_if_possible("started", run=run, pid=record["pid"])
+        self.state.note_if_possible("started", run=run, name=record["name"], pid=record.get("pid"))
         return record
 
-    def _must_be_startable(self, port: int) -> None:
-        ours = self.members()
-        if ours:
-            raise AgentError("running", "a server of ours is running already", pids=sorted(ours))
-        holder = port_holder(port, self.state.folder)
-        if holder is not None:
+    def _must_be_startable(self, port: int | None) -> None:
+        seen = self._look()[2]
+        if seen.there:
+            raise AgentError("running", "a server of ours is running already", pids=sorted(seen.members))
+        holder = None if port is None else port_holder(port, self.state.folder)
+        if holder is not None and port is not None:
             what = "port %d is taken by pid %s of %s: %s" % (port, holder["pid"], holder["user"], holder["command"])
             if "state" in holder:
                 what += (
@@ -140,11 +142,13 @@ class Server:
             record = self.record()
             if record is None or record.get("token") != token:
                 return None
-            if record["pid"] is not None:
-                return record
-            if not self.members() or self.clock() >= deadline:
+            launcher = self.launchers.of(record)
+            whole = launcher.started(record)
+            if whole is not None:
+                return whole
+            if not launcher.see(record).there or self.clock() >= deadline:
                 return None
-            self.sleep(0.02)  # its keeper is about to start it
+            self.sleep(0.02)  # it is about to be started
 
     def status(self) -> dict[str, Any]:
         """What is known of our server: record, whether its first process lives, how it ended, all living members.
@@ -152,27 +156,21 @@ class Server:
         `damaged` says what is wrong with a record that cannot be read; the members are then those that carry our mark.
         `strangers`: processes that carry our server's mark, and were started by somebody else. They are let alone.
         """
-        record, damaged = read_record(self.state)
-        ours, strangers = self._look()
-        alive = lives(record)
+        launcher, record, seen, damaged = self._look()
         return {
             "record": record,
             "damaged": damaged,
-            "alive": alive,
-            "exit": None if alive else self._how_it_ended(record),
-            "members": sorted(ours),
-            "strangers": _described(strangers),
+            "alive": seen.alive,
+            "there": seen.there,
+            "exit": seen.exit,
+            "members": sorted(seen.members),
+            "strangers": _described(seen.strangers),
+            "queued": seen.queued,
+            "unknown": seen.unknown,
+            "address": seen.address,
+            "elsewhere": not launcher.here,
+            "node": seen.node,
         }
-
-    def _how_it_ended(self, record: dict[str, Any] | None) -> dict[str, Any] | None:
-        """The keeper writes it down a moment after the end; None if it cannot any more."""
-        deadline = self.clock() + 2.0
-        while True:
-            keeper_lives = record is not None and same_process(record["session"], record["session_start"], record)
-            ended = read_exit(self.state)
-            if ended is not None or not keeper_lives or self.clock() >= deadline:
-                return ended
-            self.sleep(0.01)
 
     def stop(self, run: str, grace: float, beat: Beat) -> dict[str, Any]:
         """TERM to the first process, KILL to whatever is left after `grace` seconds, then proof that all is gone.
@@ -182,27 +180,33 @@ class Server:
         """
         self.loads.end_all(beat)
         began = self.clock()
-        there, strangers = self._look()
-        record, damaged = read_record(self.state)
+        launcher, record, seen, damaged = self._look()
+        if seen.unknown is not None:
+            raise AgentError("not-stopped", "nothing can be said of our server: %s" % seen.unknown)
+        there = set(seen.members)
         how = "none"
-        if there:
+        if seen.there:
             gpu = set(gpu_processes() or {}) & there
             holder = listener(record["port"]) if record else None
             port = record["port"] if record and holder and holder["pid"] in there else None
             self.state.note_if_possible("stop", run=run, pids=sorted(there))
-            first = record["pid"] if record and lives(record) else None
-            how = self._end(self.members, first, record["session"] if record else None, grace, beat)
+            if record is None:
+                how = self.launchers.process.end(None, grace, beat, damaged is not None)
+            else:
+                how = launcher.end(record, grace, beat)
             self._must_be_free(port, gpu, beat)
             self.state.note_if_possible("stopped", run=run, how=how)
+        if record is not None:
+            launcher.clear(record)
         if damaged:
             set_aside(self.state)
         self.state.remove("server.json")
         return {
-            "stopped": sorted(there),
+            "stopped": sorted(there) or ([record["name"]] if record and seen.there else []),
             "how": how,
             "seconds": round(self.clock() - began, 3),
             "damaged": damaged,
-            "strangers": _described(strangers),
+            "strangers": _described(seen.strangers),
         }
 
     def stop_foreign(self, run: str, port: int, grace: float, beat: Beat) -> dict[str, Any]:
@@ -220,41 +224,8 @@ class Server:
         self.loads.end_all(beat)
         self.state.note("takeover", run=run, port=port, holder=holder)
         there = left()
-        how = self._end(left, holder["pid"], None, grace, beat)
+        how = end_tree(self.launchers.process, left, holder["pid"], None, grace, beat)
         return {"stopped": sorted(there), "how": how, "holder": holder}
-
-    def _end(
-        self, left: Callable[[], set[int]], first: int | None, keeper: int | None, grace: float, beat: Beat
-    ) -> str:
-        """TERM to `first`, then to what it leaves behind, then KILL to all; `keeper` comes last. Says which it took."""
-        told: set[int] = set()
-        deadline = self.clock() + grace
-        remaining = left()
-        while remaining and self.clock() < deadline:
-            wanted = {first} if first in remaining else remaining - {keeper}
-            for pid in sorted(wanted - told):
-                _signal(pid, signal.SIGTERM)
-            told |= wanted
-            beat({"stopping": sorted(remaining)})
-            self.sleep(0.05)
-            remaining = left()
-        if not remaining:
-            return "term"
-        began = self.clock()
-        while remaining and self.clock() < began + _KILL_S:
-            spared = {keeper} if self.clock() < began + _KEEPER_S else set()
-            for pid in sorted(remaining - spared):
-                _signal(pid, signal.SIGKILL)
-            beat({"stopping": sorted(remaining)})
-            self.sleep(0.05)
-            remaining = left()
-        if remaining:
-            raise AgentError(
-                "not-stopped",
-                "these processes do not end: %s" % ", ".join(str(pid) for pid in sorted(remaining)),
-                pids=[describe(pid) for pid in sorted(remaining)],
-            )
-        return "kill"
 
     def _must_be_free(self, port: int | None, gpu: set[int], beat: Beat) -> None:
         """Sockets and GPU memory go a moment after their process. `port`: only one that was ours until now."""
@@ -272,23 +243,6 @@ class Server:
             beat({"stopping": sorted(gpu)})
             self.sleep(0.2)
 
-    def _reap(self) -> None:
-        """Collects the ended keepers of this agent, so that none is taken for alive."""
-        for pid in list(self._keepers):
-            if os.waitpid(pid, os.WNOHANG)[0]:
-                self._keepers.discard(pid)
 
-
-def _described(pids: set[int]) -> list[dict[str, Any]]:
+def _described(pids: Iterable[int]) -> list[dict[str, Any]]:
     return [describe(pid) for pid in sorted(pids)]
-
-
-def _signal(pid: int, number: int) -> None:
-    try:
-        os.kill(pid, number)
-    except ProcessLookupError:
-        pass  # it ended by itself just now, which is what we want
-    except PermissionError as error:
-        raise AgentError(
-            "not-allowed", "may not end process %d: it belongs to another user" % pid, pids=[describe(pid)]
-        ) from error

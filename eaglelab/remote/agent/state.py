@@ -18,6 +18,9 @@ from eaglelab.remote.agent.writing import fsync_folder, write_all, write_new
 
 __all__ = ["StateFolder", "state_folder"]
 
+_ALWAYS = ("objects", "history", "runs", "files")
+_AT_NEED = ("launch", "images")
+
 
 def state_folder() -> str:
     """Below XDG_STATE_HOME; a relative one is invalid by its specification, and to be ignored."""
@@ -34,13 +37,13 @@ class StateFolder:
         self.folder = folder
 
     def _folders(self) -> list[str]:
-        return [self.folder] + [os.path.join(self.folder, name) for name in ("objects", "history", "runs", "files")]
+        return [self.folder] + [os.path.join(self.folder, name) for name in _ALWAYS + _AT_NEED]
 
-    def open(self) -> None:
-        """Makes what is missing of it. Raises as `check`."""
+    def open(self, *more: str) -> None:
+        """Makes what is missing of it, and of `more`, which not every host needs. Raises as `check`."""
         try:
             os.makedirs(os.path.dirname(self.folder), mode=0o700, exist_ok=True)
-            for folder in self._folders():
+            for folder in [self.folder] + [os.path.join(self.folder, name) for name in _ALWAYS + more]:
                 try:
                     os.mkdir(folder, 0o700)
                 except FileExistsError:

@@ -1,0 +1,140 @@
+"""A Slurm of one node on loopback, run by this test as whoever runs it: munged, slurmctld and slurmd, no service."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import shutil
+import socket
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+__all__ = ["GPUS", "MISSING", "Cluster"]
+
+GPUS = 2
+MISSING = [
+    tool
+    for tool in ("munged", "slurmctld", "slurmd", "sbatch", "scontrol")
+    if shutil.which(tool, path=f"{os.environ['PATH']}:/usr/sbin") is None
+]
+
+_CONFIG = """
+ClusterName=loopback
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={controller}
+SlurmdPort={daemon}
+AuthType=auth/munge
+AuthInfo=socket={run}/munge.sock
+CryptoType=crypto/munge
+SlurmUser={user}
+SlurmdUser={user}
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool
+SlurmctldPidFile={run}/slurmctld.pid
+SlurmdPidFile={run}/slurmd.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+MpiDefault=none
+SlurmdParameters=config_overrides
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SchedulerParameters=batch_sched_delay=0,sched_interval=1,sched_min_interval=0,bf_interval=1
+AccountingStorageType=accounting_storage/none
+JobAcctGatherType=jobacct_gather/none
+KillWait=2
+MinJobAge=300
+MessageTimeout=2
+ReturnToService=2
+GresTypes=gpu
+NodeName={host} NodeAddr=127.0.0.1 CPUs=4 RealMemory=2000 Gres=gpu:{gpus} State=UNKNOWN
+PartitionName=gpu Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+"""
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+@dataclass
+class Cluster:
+    """`folder` must be a short path: a socket lies in it."""
+
+    folder: Path
+    daemons: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    @property
+    def config(self) -> Path:
+        return self.folder / "slurm.conf"
+
+    def up(self) -> None:
+        run = self.folder / "run"
+        for path in (run, self.folder / "state", self.folder / "spool"):
+            path.mkdir()
+        host = socket.gethostname().split(".")[0]
+        key = self.folder / "munge.key"
+        key.write_bytes(os.urandom(1024))
+        key.chmod(0o600)
+        devices = [self.folder / f"gpu{number}" for number in range(GPUS)]
+        for device in devices:
+            device.touch()
+        values = {"host": host, "controller": _free_port(), "daemon": _free_port(), "user": getpass.getuser()}
+        values |= {"run": run, "folder": self.folder, "gpus": GPUS}
+        self.config.write_text(_CONFIG.format(**values))
+        (self.folder / "gres.conf").write_text(f"NodeName={host} Name=gpu File={self.folder}/gpu[0-{GPUS - 1}]\n")
+        (self.folder / "cgroup.conf").touch()
+        names = ["--foreground", "--force", f"--key-file={key}", f"--socket={run}/munge.sock"]
+        names += [f"--pid-file={run}/munged.pid", f"--log-file={run}/munged.log", f"--seed-file={run}/munged.seed"]
+        self._daemon("munged", *names)
+        self._until(lambda: (run / "munge.sock").exists(), "munged answers")
+        self.control()
+        self._daemon("slurmd", "-D", "-f", str(self.config))
+        self._until(lambda: self.ask("sinfo", "-h", "-o", "%T").strip() == "idle", "the node is idle", 30)
+
+    def control(self) -> None:
+        """Starts the controller, which knows of earlier jobs."""
+        self._daemon("slurmctld", "-D", "-f", str(self.config))
+
+    def end(self, name: str) -> None:
+        daemon = self.daemons.pop(name)
+        daemon.terminate()
+        daemon.wait(20)
+
+    def down(self) -> None:
+        if "slurmctld" in self.daemons:
+            self.ask("scancel", "--user", getpass.getuser())
+            self._until(lambda: not self.ask("squeue", "-h"), "no job is left", 30)
+        for name in reversed(list(self.daemons)):
+            self.end(name)
+
+    def ask(self, *words: str) -> str:
+        """What a command of Slurm prints; empty where it fails."""
+        done = subprocess.run(words, env={**os.environ, "SLURM_CONF": str(self.config)}, capture_output=True, text=True)
+        return done.stdout if done.returncode == 0 else ""
+
+    def state(self, job: str) -> str:
+        return self.ask("squeue", "-h", "-t", "all", "-j", job, "-o", "%T").strip()
+
+    def _daemon(self, name: str, *words: str) -> None:
+        path = f"{os.environ['PATH']}:/usr/sbin"
+        with (self.folder / f"{name}.out").open("ab") as out:
+            self.daemons[name] = subprocess.Popen(
+                [str(shutil.which(name, path=path)), *words],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                env={**os.environ, "SLURM_CONF": str(self.config)},
+                start_new_session=True,
+            )
+
+    def _until(self, condition, what: str, seconds: float = 10.0) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            if time.monotonic() > deadline:
+                said = "".join(path.read_text(errors="replace")[-500:] for path in self.folder.glob("*.log"))
+                raise AssertionError(f"not within {seconds} s: {what}\n{said}")
+            time.sleep(0.1)
