@@ -18,8 +18,10 @@ from eaglelab.server.workload import request_id
 
 __all__ = ["GENERATE", "flush_probe"]
 
-_IDLE_BEFORE_FLUSH_S = 0.3
-"""After this pause on the server's clock (its limit is 0.25 s) the probe writes out what it holds as soon as the next prompt comes in."""
+_IDLE_BEFORE_FLUSH_S = 1.0
+"""After this pause on the server's clock the probe writes out what it holds as soon as the next prompt comes in.
+
+Its limit is 0.25 s, or two cycles of a model that is slower."""
 
 
 class GenerateArguments(Arguments):

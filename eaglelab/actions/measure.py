@@ -28,8 +28,10 @@ from eaglelab.sweep.rounds import Slot, requests_a_round, schedule
 __all__ = ["MEASURE", "MeasureArguments", "workload_of"]
 
 Count = Annotated[int, Field(ge=1)]
-_FLUSH_PAUSE_S = 0.3
-"""After this pause on the server's clock (its limit is 0.25 s) the probe writes out what it holds as soon as the next prompt comes in."""
+_FLUSH_PAUSE_S = 1.0
+"""After this pause on the server's clock the probe writes out what it holds as soon as the next prompt comes in.
+
+Its limit is 0.25 s, or two cycles of a model that is slower."""
 
 
 class MeasureArguments(Arguments):

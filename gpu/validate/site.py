@@ -21,7 +21,7 @@ __all__ = ["SERVE", "Server", "Site"]
 
 SERVE = Path(__file__).with_name("serve.yaml")
 
-_IDLE_S = 0.3
+_IDLE_S = 1.0
 """A pause (s of the server's clock) after which the next prompt makes the probe write."""
 _IDLE_RANKS_S = 1.0
 """The same for several ranks, in wall time: those of the lab, where nothing holds them together, may lag a little."""

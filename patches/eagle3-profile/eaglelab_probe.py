@@ -24,7 +24,7 @@ from collections import Counter, deque
 
 __all__ = ["VERSION", "Probe", "StepChooser", "from_environment", "probe"]
 
-VERSION = "1.3.0"
+VERSION = "1.3.1"
 SCHEMA = 1
 RING = 128  # cycles whose events may be outstanding
 GATHER = 112  # of these, so many are read at once at most; the host is at most two ahead of the GPU
@@ -282,6 +282,7 @@ class Probe:
         self._passes = self._decoded = self._skipped = self._unwritten = 0
         self._after = self._size = self._steps = self._ended = self._begun = None
         self._pause = IDLE_S
+        self._gap = None  # between the starts of the last two cycles, None where a prefill came between them
         self._seen, self._muted = None, False
         self._stream = self._handle = None  # the worker's, on which events are recorded, and CUDA's name of it
 
@@ -337,10 +338,11 @@ class Probe:
             begun = cycle.host[0] = self._clock()
             if self._last is not None:
                 self._last.next = cycle
-            # A slow model's overlapped cycles can be longer than IDLE_S themselves.
-            twice = 0.0 if self._begun is None or prefilled else 2 * (begun - self._begun)
-            self._pause = twice if twice > IDLE_S else IDLE_S
-            self._begun = begun
+            # A slow model's overlapped cycles can be longer than IDLE_S themselves; one that stalled says nothing of that.
+            gap = None if self._begun is None or prefilled else begun - self._begun
+            usual = gap if self._gap is None or (gap is not None and gap < self._gap) else self._gap
+            self._pause = IDLE_S if gap is None or 2 * usual < IDLE_S else 2 * usual
+            self._gap, self._begun = gap, begun
             self._open, self._worker = cycle, worker
         except Exception as error:
             self._turn_off(error)

@@ -145,6 +145,18 @@ def test_a_partial_block_is_written_when_prefill_follows_a_pause(machine, record
     assert len(records()) == 1
 
 
+@pytest.mark.parametrize("stall_ms", [170.0, 900.0])
+def test_a_last_cycle_that_stalled_does_not_put_off_the_writing_that_a_prompt_asks_for(machine, records, stall_ms):
+    m = machine()
+    for _ in range(29):
+        m.cycle()
+    m.cycle(after=stall_ms)
+    m.cycle()
+    m.idle(0.3)
+    m.prefill()
+    assert sum(block["decode_cycles"] for block in records()) == 31
+
+
 def test_a_model_with_very_slow_cycles_is_not_flushed_cycle_by_cycle(machine, records):
     m = machine(every=4)
     for _ in range(7):
