@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from eaglelab.profile.decode_lines import is_decode_line, strip_ansi
 
-__all__ = ["BlockReader", "BlockText"]
+__all__ = ["BlockReader", "BlockText", "may_be_read"]
 
 _HEADER = re.compile(r"EAGLE3_PROF\b(?!\s*probe\b)")
 # A word that has its own `=` or `:` takes no number before it: `cycles=400 accepted=394`.
@@ -34,7 +34,8 @@ _LABELS = {
     "tok_s": r"eff(?:ective)?\.?\s+tok(?:ens)?/s",
 }
 _FIELD = re.compile(
-    r"(?<!\w)(?:" + "|".join(f"(?P<{name}>{label})" for name, label in _LABELS.items()) + r")\s*[:=]\s*"
+    # The first letters of all labels: most places are passed by them alone.
+    r"(?=[dtoae])(?<!\w)(?:" + "|".join(f"(?P<{name}>{label})" for name, label in _LABELS.items()) + r")\s*[:=]\s*"
     r"(?P<value>\d{1,15}(?:\.\d*)?|\.\d+)\s*(?P<unit>ms|us|µs|s\b)?"
     r"(?:\s*\(\s*(?P<share>\d+(?:\.\d+)?)\s*%\s*\))?"
     r"(?:\s*\[host\s+(?P<host>\d+(?:\.\d+)?)\])?",
@@ -91,11 +92,11 @@ class BlockReader:
 
     def feed(self, line: str, number: int) -> list[BlockText]:
         """Take one line (`number` from 1); give the blocks that it completes."""
-        header = _HEADER.search(line)
+        header = _HEADER.search(line) if "EAGLE3_PROF" in line else None
         if header is None and not self._open:
             return []
         line = strip_ansi(line)
-        tag = _RANK_TAG.search(line)
+        tag = _RANK_TAG.search(line) if "TP" in line else None
         if header is None:
             done = self._close([name for name, (_, last) in self._open.items() if number - last > _PATIENCE])
             return done + self._read(line, number, tag[1] if tag and tag[1] in self._open else self._latest)
@@ -130,6 +131,12 @@ class BlockReader:
     def _close(self, names: Iterable[str]) -> list[BlockText]:
         closed = [self._open.pop(name)[0] for name in names if name in self._open]
         return [block for block in closed if block.values or "cycles" in block.counts]
+
+
+def may_be_read(prefix: str) -> bool:
+    """Whether a reader would see more in a prefix of lines than that it is there."""
+    telling = (_FIELD, _RANK_TAG, _HEADER)
+    return "\x1b" in prefix or is_decode_line(prefix) or any(pattern.search(prefix) for pattern in telling)
 
 
 def _is_chance(match: re.Match[str], line: str) -> bool:

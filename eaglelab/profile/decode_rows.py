@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ from eaglelab.profile.decode_lines import DecodeLine, anchor_of, clock, time_spa
 
 Words = npt.NDArray[np.uint64]
 
-__all__ = ["Pattern", "Rows", "merged", "pattern_of", "rows_of"]
+__all__ = ["Pattern", "Rows", "merged", "narrow", "pattern_of", "rows_of"]
 
 _FIRST_FIELD = b" #running-req: "
 _MOST_DIGITS = 5
@@ -72,6 +72,15 @@ class Rows:
         """Some of the lines."""
         return Rows(self.line[which], self.dp_rank[which], self.second[which], self.running[which], self.eager[which])
 
+    def narrow(self) -> Rows:
+        """The same in as few bytes as the numbers need, to be sent; only `wide` makes it fit for anything else."""
+        return Rows(*(narrow(getattr(self, each.name)) for each in fields(self)))
+
+    def wide(self, first: int) -> Rows:
+        """The same in 8 bytes a number, the lines counted from `first`."""
+        wide = Rows(*(getattr(self, each.name).astype(np.int64) for each in fields(self)))
+        return replace(wide, line=wide.line + first)
+
 
 def pattern_of(raw: bytes, parsed: DecodeLine) -> Pattern | None:
     """The pattern of a line that was read; None for one that is not regular enough to stand for others."""
@@ -105,6 +114,14 @@ def rows_of(lines: ChunkLines, among: Ints, pattern: Pattern) -> Rows:
     good, second = _times(lines.text, lines.bounds[found], pattern)
     rank = -1 if pattern.dp_rank is None else pattern.dp_rank
     return Rows(found, np.full(len(found), rank), second, running, np.zeros(len(found), np.int64)).part(good)
+
+
+def narrow(column: Ints) -> Ints:
+    """The same numbers in as few bytes as hold them all."""
+    low, high = column.min(initial=0), column.max(initial=0)
+    sizes = (np.int8, np.int16, np.int32, np.int64)
+    size = next(size for size in sizes if np.iinfo(size).min <= low and high <= np.iinfo(size).max)
+    return column.astype(size)
 
 
 def merged(found: Sequence[Rows]) -> Rows:

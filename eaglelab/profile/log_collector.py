@@ -88,7 +88,8 @@ class LogCollector:
         It is asked for until `rest` or the next `take` is done.
         """
         before, text = self._lines, cache(lambda: chunk() if found.text is None else found.text)
-        self._decode.expect(replace(found.rows, line=found.rows.line + before + 1), _raw(found, text, before + 1))
+        lines = cache(lambda: ChunkLines(text()))
+        self._decode.expect(found.rows.wide(before + 1), _raw(found, text, before + 1))
         self._print(found.printed)
         self._tools.finish(*found.requests)
         for first, span, block in _looked_at(found, from_first=self._reader.open):
@@ -103,7 +104,7 @@ class LogCollector:
             if span is not None:
                 self._one(text()[slice(*span)])
             if self._reader.open:
-                self._read_on(ChunkLines(text()), before)
+                self._read_on(lines(), before)
         self._lines = before + found.lines
         self._decode.settle(self._lines + 1)
 
@@ -221,7 +222,8 @@ def _raw(found: Found, text: Callable[[], bytes], first: int) -> Raw:
 
     def get(numbers: list[int]) -> list[bytes]:
         places = np.searchsorted(found.rows.line, np.array(numbers, np.int64) - first)
-        return [text()[start:end] for start, end in found.row_spans[:, places].T.tolist()]
+        chunk = text()
+        return [chunk[start : chunk.find(b"\n", start) + 1 or None] for start in found.row_starts[places].tolist()]
 
     return get
 

@@ -17,7 +17,7 @@ from ahocorasick_rs import BytesAhoCorasick, MatchKind
 
 from eaglelab.profile.chunk_lines import Ints
 from eaglelab.profile.decode_lines import NO_GRAPH
-from eaglelab.profile.notable import NOTABLE
+from eaglelab.profile.notable import NOTABLE_PARTS
 from eaglelab.profile.tool_lines import TOKENS_WORD, TOOL_WORDS, VERIFIES_WORD
 
 __all__ = ["Kind", "Places", "decode_offsets", "kinds_in", "places_in"]
@@ -47,7 +47,7 @@ _WORDS = {
     "#running-req: 0": Kind.IDLE_PREFILL,
     "server_args=": Kind.SERVER,
     **{f"{name}{more}": Kind.SERVER for name in ("sglang", "SGLang") for more in ("==", "[", " v", "_v")},
-    **{word: Kind.NOTABLE for words in NOTABLE.values() for word in words},
+    **dict.fromkeys(NOTABLE_PARTS, Kind.NOTABLE),
     **dict.fromkeys(TOOL_WORDS, Kind.TOOL),
     VERIFIES_WORD: Kind.VERIFIES,
     TOKENS_WORD: Kind.TOKENS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-__all__ = ["NOTABLE", "NotableLine", "NotableLines"]
+__all__ = ["NOTABLE", "NOTABLE_PARTS", "NotableLine", "NotableLines"]
 
 NOTABLE = {
     "kv-retraction": ("KV cache pool is full. Retract requests.", "Decode out of memory happened"),
@@ -43,10 +43,38 @@ NOTABLE = {
     "grammar-backend-disabled": ("Grammar backend disabled",),
     "grammar-refused-token": ("Grammar accept_token failed",),
 }
-"""Code -> words, one of which is in each such line: the sentences of SGLang's sources up to 0.5.23.
+"""Code -> words, one of which is in each such line: the sentences of SGLang's sources up to 0.5.23."""
 
-No word may be part of another, else the search would pass over its lines. One that starts with letters that are rare in
-prose is found faster.
+NOTABLE_PARTS = (
+    "cache pool is full",
+    "ut of memory",
+    "OutOfMemoryError",
+    "verlap schedule",
+    "chunked prefill are",
+    "Non-overlap (sync",
+    "Spec v",
+    "ustom allreduce",
+    "ustom all reduce",
+    "AdaptiveSpeculativeParams",
+    "Adaptive spec params",
+    "speculative_adaptive disabled",
+    "apture cuda graph failed",
+    "da graph is disabled",
+    "DA graph is disabled",
+    "draft cuda graph end",
+    "draft CUDA graph end",
+    "draft extend cuda graph end",
+    "draft extend CUDA graph end",
+    "draft model's max_position",
+    "derived context_length",
+    "speculative_num_draft_tokens is adjusted",
+    "Grammar backend disabled",
+    "Grammar accept_token",
+)
+"""What lines are searched for: each of the words has one of these in it.
+
+They are few and begin with letters that are rare in prose, which makes the search for all words twice as fast. None may
+be part of another, else the search would pass over it.
 """
 
 _LONGEST_TEXT = 300

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eaglelab.profile.block_scan import regular_span
 from eaglelab.profile.chunk_scan import ChunkScan
 from eaglelab.profile.log_collector import LogCollector
 from eaglelab.profile.log_ranges import lines_from, text_at
@@ -28,6 +29,20 @@ FILES = [
     for line in (CASES / name).read_text(encoding="utf-8").splitlines()
 ]
 PROBE = (CASES / "probe-block.log").read_text(encoding="utf-8").splitlines()
+OLD = (CASES / "old-block.log").read_text(encoding="utf-8").splitlines()
+PREFIXES = [
+    "(pid=N) ",
+    "[TPN] ",
+    "[TP1] ",
+    "9Z",
+    "N:30Z ",
+    "total: N ms ",
+    "\x1b[1m",
+    "é ",
+    "0 | ",
+    "accept len: 1.N ",
+    "Draft ",
+]
 ODD = [
     "",
     "\0\0\0",
@@ -80,7 +95,19 @@ LINES = st.lists(
         regular(),
         st.sampled_from([[line] for line in [*REAL, *FILES, *ODD]]),
         st.sampled_from(
-            [FILES, PROBE, ["[TP1] " + PROBE[0], *PROBE[1:]], PROBE[:6], [*PROBE[:3], REAL[1], *PROBE[3:]]]
+            [
+                FILES,
+                PROBE,
+                OLD,
+                ["[TP1] " + PROBE[0], *PROBE[1:]],
+                PROBE[:6],
+                [*PROBE[:3], REAL[1], *PROBE[3:]],
+                *(
+                    [f"{prefix.replace('N', str(number))}{line}" for number, line in enumerate(block)]
+                    for block in (PROBE[:8], OLD[:8])
+                    for prefix in PREFIXES
+                ),
+            ]
         ),
         st.binary(max_size=20).map(lambda raw: [raw.decode("latin-1")]),
     ),
@@ -121,6 +148,15 @@ def test_a_chunk_boundary_after_any_line_gives_the_same_report():
     whole = by_line(b"".join(text))
     for place in range(len(text)):
         assert by_chunk([b"".join(text[:place]), b"".join(text[place:])]) == whole
+
+
+@pytest.mark.parametrize("block", [PROBE[:8], OLD[:8]])
+@pytest.mark.parametrize("prefix", ["", "(pid=N) ", "2026-11-30T01:00:0NZ  "])
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_blocks_of_the_usual_shape_are_passed_in_one_step(block, prefix, newline):
+    lines = [f"{prefix.replace('N', str(number))}{line}{newline}".encode() for number, line in enumerate(block)]
+    start = len(lines[0]) - len(block[0]) - len(newline)
+    assert regular_span(b"".join(lines), 0, len(b"".join(lines))) == (start, len(b"".join(lines)))
 
 
 def by_range(path: Path, cuts, step):

@@ -7,7 +7,7 @@ from itertools import permutations
 import pytest
 
 from eaglelab.profile.logfile import read_log
-from eaglelab.profile.notable import NOTABLE
+from eaglelab.profile.notable import NOTABLE, NOTABLE_PARTS
 from eaglelab.profile.tool_lines import TOKENS_WORD, TOOL_WORDS, VERIFIES_WORD
 
 START = "server_args=ServerArgs(model_path='/m')"
@@ -53,7 +53,7 @@ def test_a_healthy_log_has_no_notable_line():
 
 
 def test_no_word_hides_another():
-    words = [VERIFIES_WORD, TOKENS_WORD, *TOOL_WORDS, *(word for words in NOTABLE.values() for word in words)]
+    words = [VERIFIES_WORD, TOKENS_WORD, *TOOL_WORDS, *NOTABLE_PARTS]
     assert not [(one, other) for one, other in permutations(words, 2) if one in other]
 
 
@@ -89,3 +89,9 @@ def test_accept_lengths_of_other_programs_are_read(lines, source, count, accept_
     assert (figure.source, figure.lines) == (source, count)
     assert figure.accept_length == pytest.approx(accept_length)
     assert not report.empty
+
+
+def test_the_search_finds_every_notable_word():
+    words = [word for words in NOTABLE.values() for word in words]
+    assert [word for word in words if not any(part in word for part in NOTABLE_PARTS)] == []
+    assert [part for part in NOTABLE_PARTS if not any(part in word for word in words)] == []
