@@ -460,7 +460,7 @@ def stop(c: Context, host=None, forks=None, steal_lock=False, check=False, json=
 @task(
     help={
         **PLAIN,
-        "run": "a run under logs/, RUN[,HOST] (else the newest with a profile or measurements)",
+        "run": "a run under logs/, RUN[:HOST], or the beginning or end of its name (else the newest with a profile or measurements)",
         "log": "a server log of any release, packed too, - for standard input (may be repeated)",
         "html": "write a page that can be sent to a colleague: to a file, else into the run's folder",
         "plots": "write every chart as SVG and PNG into this folder",

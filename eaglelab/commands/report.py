@@ -16,6 +16,7 @@ from eaglelab.report.reproduce import show_log_again
 from eaglelab.report.trace import write_trace
 from eaglelab.report.write import PAGE, write_page
 from eaglelab.runs.evidence import RunEvidence
+from eaglelab.runs.naming import find_run, unknown_run
 from eaglelab.runs.reading import read_run
 from eaglelab.say import Say
 
@@ -87,7 +88,7 @@ def _of_run(logs: Path, wanted: Wanted, outcome: Outcome, say: Say) -> None:
         raise InputError(
             f"run {evidence[0].run} is one of several hosts: {names}",
             where="--run",
-            hint=f"--run {evidence[0].run},{evidence[0].host} names one of them",
+            hint=f"--run {evidence[0].run}:{evidence[0].host} names one of them",
         )
     folder = evidence[0].folder if len(evidence) == 1 else evidence[0].folder.parent
     outcome.run, outcome.bundle = evidence[0].run, folder
@@ -116,13 +117,13 @@ def _evidence(logs: Path, named: str | None) -> tuple[RunEvidence, ...]:
 
 
 def _folder(logs: Path, named: str) -> tuple[Path, str | None]:
-    """The folder of `RUN[,host]`, a name under logs/ or a path, and the host."""
-    run, comma, host = named.rpartition(",")
-    for name, at in ((named, None), (run, host)) if comma and run and host else ((named, None),):
-        for folder in (logs / name, Path(name)):
-            if folder.is_dir():
-                return folder, at
-    raise InputError(f"there is no run '{named}'", where=str(logs), hint="invoke logs --runs lists them")
+    """The folder of `RUN[:HOST]`, named as in `invoke compare`, and the host."""
+    run, _, host = named.rpartition(":")
+    for name, at in ((named, None), (run, host)) if run and host else ((named, None),):
+        folder = find_run(logs, name)
+        if folder is not None:
+            return folder, at
+    raise unknown_run(logs, named)
 
 
 def _newest(logs: Path) -> tuple[RunEvidence, ...]:

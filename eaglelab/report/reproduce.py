@@ -40,7 +40,7 @@ def command_line(request: Mapping[str, Any]) -> str | None:
 
 def show_again(run: str, host: str = "", several: bool = False) -> str:
     """What shows the run's report again."""
-    return shlex.join(["invoke", "report", "--run", f"{run},{host}" if several else run])
+    return shlex.join(["invoke", "report", "--run", f"{run}:{host}" if several else run])
 
 
 def show_log_again(logs: Sequence[str]) -> str:

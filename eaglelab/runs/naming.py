@@ -9,7 +9,7 @@ from eaglelab.nearest import did_you_mean
 from eaglelab.runs.evidence import RunEvidence
 from eaglelab.runs.reading import read_run
 
-__all__ = ["find_run", "named_run"]
+__all__ = ["find_run", "named_run", "unknown_run"]
 
 _LISTING = "invoke logs --runs lists them"
 
@@ -24,7 +24,7 @@ def named_run(logs: Path, name: str) -> tuple[RunEvidence, ...]:
         name, _, host = name.rpartition(":")
         folder = find_run(logs, name) if name and host else None
     if folder is None:
-        raise _unknown(logs, name or str(host))
+        raise unknown_run(logs, name or str(host))
     found = read_run(folder, host)
     told = tuple(each for each in found if not each.empty)
     if not told:
@@ -63,7 +63,8 @@ def _measured(folder: Path) -> bool:
         return False
 
 
-def _unknown(logs: Path, name: str) -> InputError:
+def unknown_run(logs: Path, name: str) -> InputError:
+    """That no run is meant by `name`, with those that may have been."""
     newest = sorted((path.name for path in _entries(logs) if path.is_dir()), reverse=True)
     hint = did_you_mean(name, newest[:5], label="the newest") if newest else "invoke bench begins one"
     return InputError(f"there is no run '{name}'", where=str(logs), hint=f"{hint}; {_LISTING}" if newest else hint)

@@ -94,13 +94,13 @@ def test_a_run_of_several_hosts_is_shown_host_by_host(invoke: Any, own: Path, fa
     done = invoke("report", "--run", run, "--html", "--json")
     assert done.json["written"] == [str(own / "logs" / run / host / "report.html") for host in ("a", "b")]
     assert set(done.json["reports"]) == {"a", "b"}
-    one = invoke("report", "--run", f"{run},b", "--html", str(tmp_path / "b.html"), "--json")
+    one = invoke("report", "--run", f"{run}:b", "--html", str(tmp_path / "b.html"), "--json")
     assert one.code == 0
     assert set(one.json["reports"]) == {"b"}
     several = invoke("report", "--run", run, "--html", str(tmp_path / "b.html"), "--json")
     assert several.code == 2
     assert "is one of several hosts: a, b" in several.json["error"]["what"]
-    assert invoke("report", "--run", f"{run},c", "--json").code == 2
+    assert invoke("report", "--run", f"{run}:c", "--json").code == 2
 
 
 def test_the_newest_run_with_figures_is_meant_not_the_newest_run(invoke: Any, profiled: str) -> None:
@@ -167,3 +167,11 @@ def test_a_log_without_cycles_gives_no_trace(invoke: Any, log: Path) -> None:
     assert done.code == 2
     assert "no cycle for a trace" in done.json["error"]["what"]
     assert not Path("t.json").exists()
+
+
+def test_a_run_may_be_named_by_the_end_of_its_name_as_everywhere(invoke: Any, own: Path, fakes: Any) -> None:
+    assert invoke("deploy-profiling", "--host", "a").code == 0
+    (run,) = [path.name for path in (own / "logs").iterdir() if path.is_dir()]
+    shown = invoke("report", "--run", run[-4:], "--json")
+    assert shown.code == 0, shown.err
+    assert shown.json["run"] == run

@@ -84,5 +84,5 @@ def test_a_masked_secret_is_to_be_given_again():
 
 def test_what_shows_it_again_names_the_host_only_where_there_are_several():
     assert show_again("20261130-000000-sweep-0001", "sim") == "invoke report --run 20261130-000000-sweep-0001"
-    assert show_again("r", "b c", several=True) == "invoke report --run 'r,b c'"
+    assert show_again("r", "b c", several=True) == "invoke report --run 'r:b c'"
     assert show_log_again(["a.log", "b c.log.gz"]) == "invoke report --log a.log --log 'b c.log.gz'"
