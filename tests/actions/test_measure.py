@@ -112,7 +112,7 @@ def test_the_cache_is_flushed_before_each_round_and_the_probe_at_the_end(served,
     do("measure", **SMALL)
     *rounds, last = served.begun[0].spec["rounds"]
     assert all(about["flush"] for about in rounds)
-    assert (last["flush"], last["pause_s"]) == (False, pytest.approx(0.3 / 5))
+    assert (last["flush"], last["pause_s"]) == (False, pytest.approx(1.0 / 5))
 
 
 def test_samples_carry_the_round_in_which_they_are_compared(several, context, do) -> None:
