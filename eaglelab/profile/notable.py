@@ -42,6 +42,7 @@ NOTABLE = {
     "draft-tokens-adjusted": ("speculative_num_draft_tokens is adjusted",),
     "grammar-backend-disabled": ("Grammar backend disabled",),
     "grammar-refused-token": ("Grammar accept_token failed",),
+    "watchdog": ("Watchdog timeout", "watchdog timeout"),
 }
 """Code -> words, one of which is in each such line: the sentences of SGLang's sources up to 0.5.23."""
 
@@ -70,6 +71,7 @@ NOTABLE_PARTS = (
     "speculative_num_draft_tokens is adjusted",
     "Grammar backend disabled",
     "Grammar accept_token",
+    "atchdog timeout",
 )
 """What lines are searched for: each of the words has one of these in it.
 

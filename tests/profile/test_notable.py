@@ -35,6 +35,7 @@ RETRACTED = (
         ("Capture draft cuda graph end. Time elapsed: 2.31 s. mem usage=0.40 GB.", "draft-graph-captured"),
         ("Overriding the draft model's max_position_embeddings to 32768.", "draft-context-overridden"),
         ("Grammar accept_token failed for req 1 with token 5: x", "grammar-refused-token"),
+        ("Scheduler watchdog timeout (self.watchdog_timeout=300, self.soft=False)", "watchdog"),
     ],
 )
 def test_a_notable_line_is_found_under_its_code(line, code):

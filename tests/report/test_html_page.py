@@ -116,6 +116,15 @@ def test_a_profile_of_two_ranks_shows_how_they_differ(tmp_path):
     assert "They differ most in verify, by 0.500 ms; rank 1 has the shortest verify" in page.text
 
 
+def test_what_a_run_s_server_said_is_among_its_evidence(tmp_path):
+    folder = profiled_run(tmp_path / "20261130-000000-deploy-profiling-0001")
+    line = "[2026-09-01 10:00:01 TP0] KV cache pool is full. Retract requests. #retracted_reqs: 1\n"
+    (folder / "server.log").write_text(line)
+    assert "thrown back 1 time" in run_text(folder)
+    (folder / "server.log").write_text("")
+    assert "thrown back" not in run_text(folder)
+
+
 def test_the_page_is_the_same_whenever_it_is_made(swept, swept_text):
     assert render(swept.page()) == swept_text
 
@@ -203,7 +212,7 @@ def test_a_report_that_cannot_be_made_fails_no_run(tmp_path, monkeypatch, error,
     folder = profiled_run(tmp_path / "20261130-000000-deploy-profiling-0001")
     monkeypatch.setattr("eaglelab.report.write.render", broken)
     assert write_report(folder, "sim", told.append) is None
-    again = "invoke report --run 20261130-000000-deploy-profiling-0001,sim --html"
+    again = "invoke report --run 20261130-000000-deploy-profiling-0001:sim --html"
     assert told == [f"no report.html: {what}; {again} tries again"]
     assert not (folder / "report.html").exists()
 
