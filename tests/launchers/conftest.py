@@ -22,8 +22,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if os.environ.get("EAGLELAB_ALL_LAUNCHERS"):
         return
     skipped = pytest.mark.skip(reason="make test-launchers runs it")
-    for item in items:
-        if ENGINES & set(getattr(item, "fixturenames", ())) and item.get_closest_marker("sample") is None:
+    for item in items:  # of all folders, in which others have fixtures of these names
+        if (
+            Path(__file__).parent in item.path.parents
+            and ENGINES & set(getattr(item, "fixturenames", ()))
+            and item.get_closest_marker("sample") is None
+        ):
             item.add_marker(skipped)
 
 

@@ -84,15 +84,22 @@ def test_an_orderly_end_delivers_what_came_before(echo: int) -> None:
         assert read(near, 6) == b"abc"
 
 
-@pytest.mark.parametrize(("fault", "arrived"), [(Fault("up", 3, "freeze"), b""), (Fault("down", 3, "freeze"), b"abc")])
-def test_a_frozen_line_passes_nothing_and_shows_no_end(echo: int, fault: Fault, arrived: bytes) -> None:
+@pytest.mark.parametrize(
+    ("fault", "may_arrive"),
+    # An echo of the three bytes up may be back before the line freezes, or not.
+    [(Fault("up", 3, "freeze"), {b"", b"abc"}), (Fault("down", 3, "freeze"), {b"abc"})],
+)
+def test_a_frozen_line_passes_nothing_and_shows_no_end(echo: int, fault: Fault, may_arrive: set[bytes]) -> None:
     with SlowLink(echo, faults=[fault]) as way, connect(way) as near:
         near.sendall(b"abcdef")
-        assert read(near, len(arrived)) == arrived
-        near.settimeout(0.1)
+        assert read(near, len(min(may_arrive))) == min(may_arrive)
         near.sendall(b"more")
+        near.settimeout(0.1)
+        arrived = min(may_arrive)
         with pytest.raises(TimeoutError):
-            near.recv(1)
+            while piece := near.recv(16):
+                arrived += piece
+        assert arrived in may_arrive
 
 
 def test_a_port_that_refuses_is_open_again_when_asked(echo: int) -> None:
