@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,7 +15,7 @@ from eaglelab.profile.decode_lines import NO_GRAPH, DecodeLine, clock, decode_fi
 from eaglelab.profile.decode_rows import Rows, merged
 from eaglelab.profile.stats import describe
 
-__all__ = ["DecodeGather", "Raw"]
+__all__ = ["DecodeGather", "Line", "Raw"]
 
 _LONGEST_KEPT = 1_000
 _MOST_WAITING = 5_000
@@ -26,7 +26,10 @@ _GAP_FACTOR = 3.0
 _GAP_SLACK_S = 2.0
 
 
-Raw = Callable[[list[int]], list[bytes]]
+Line = bytes | int
+"""A line of the log, or where it stands in a file that is still there."""
+
+Raw = Callable[[list[int]], Sequence[Line]]
 """Gives lines of the log by their numbers."""
 _Waiting = tuple[tuple[int, ...], bytes]
 
@@ -35,13 +38,17 @@ _Waiting = tuple[tuple[int, ...], bytes]
 class _Gathered:
     lines: int = 0
     eager: int = 0
-    newest: deque[bytes] = field(default_factory=lambda: deque(maxlen=KEPT_LINES))
+    newest: deque[Line] = field(default_factory=lambda: deque(maxlen=KEPT_LINES))
     latest: list[int] = field(default_factory=list)
 
     def fetch(self, raw: Raw) -> None:
         """Move the lines of the latest numbers to the newest lines."""
-        self.newest.extend(line[:_LONGEST_KEPT] for line in raw(self.latest))
+        self.newest.extend(line if isinstance(line, int) else line[:_LONGEST_KEPT] for line in raw(self.latest))
         self.latest = []
+
+    def read(self, line_at: Callable[[int], bytes]) -> None:
+        """Have the text of all lines."""
+        self.newest = deque((line_at(line) if isinstance(line, int) else line for line in self.newest), KEPT_LINES)
 
 
 @dataclass
@@ -124,15 +131,19 @@ class DecodeGather:
         if len(rows):
             self._take(rows, raw)
 
-    def keep(self) -> None:
-        """Read the lines that may still be shown: `raw` of what was expected is not asked any more."""
+    def keep(self, line_at: Callable[[int], bytes]) -> None:
+        """Read the lines that may still be shown; `line_at` gives those of which only the place is known.
+
+        `raw` of what was expected is not asked any more.
+        """
         for group in self._groups.values():
             group.fetch(self._latest_raw)
+            group.read(line_at)
         self._latest_raw = _nothing
 
     def groups(self) -> tuple[DecodeGroup, ...]:
         """In the order of server starts, then of running requests."""
-        self.keep()
+        self.keep(_nowhere)
         return tuple(_described(start, running, found) for (start, running), found in sorted(self._groups.items()))
 
     def _take(self, rows: Rows, raw: Raw) -> None:
@@ -172,14 +183,18 @@ class DecodeGather:
         group.latest = rows.line[-KEPT_LINES:].tolist()
 
 
-def _nothing(numbers: list[int]) -> list[bytes]:
+def _nothing(numbers: list[int]) -> Sequence[Line]:
     return [b"" for _ in numbers]
+
+
+def _nowhere(_place: int) -> bytes:
+    return b""
 
 
 def _either(waiting: dict[int, _Waiting], raw: Raw) -> Raw:
     """Lines that came singly, and those of a chunk."""
 
-    def get(numbers: list[int]) -> list[bytes]:
+    def get(numbers: list[int]) -> Sequence[Line]:
         others = iter(raw([number for number in numbers if number not in waiting]))
         return [waiting[number][1] if number in waiting else next(others) for number in numbers]
 
@@ -193,7 +208,7 @@ def _row(line: DecodeLine, raw: bytes) -> tuple[int, ...]:
 
 def _described(start: int, running: int, found: _Gathered) -> DecodeGroup:
     """The figures of the newest lines are read only now: of a long log most lines are never looked at again."""
-    read = [decode_figures(line) for line in found.newest]
+    read = [decode_figures(line) for line in found.newest if isinstance(line, bytes)]
     throughput = [value for value, _ in read if value is not None]
     accept_length = [value for _, value in read if value is not None]
     return DecodeGroup(start, running, found.lines, describe(throughput), describe(accept_length), found.eager)

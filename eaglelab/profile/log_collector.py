@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import chain
@@ -15,7 +15,7 @@ from eaglelab.profile.block_scan import REGULAR_LINES, read_regular
 from eaglelab.profile.blocks import Block
 from eaglelab.profile.chunk_lines import ChunkLines
 from eaglelab.profile.chunk_scan import ChunkScan, Found
-from eaglelab.profile.decode_gather import DecodeGather, Raw
+from eaglelab.profile.decode_gather import DecodeGather, Line, Raw
 from eaglelab.profile.decode_lines import Canary, parse_canary, parse_decode_line, strip_ansi
 from eaglelab.profile.log_report import LogFile, LogReport
 from eaglelab.profile.log_source import LONGEST_LINE
@@ -82,14 +82,15 @@ class LogCollector:
         """Take whole lines."""
         self.take(self._scan.find(chunk), lambda: chunk)
 
-    def take(self, found: Found, chunk: Callable[[], bytes]) -> None:
+    def take(self, found: Found, chunk: Callable[[], bytes], place: int | None = None) -> None:
         """Take what was found in the next chunk of the log; `chunk` gives its text where `found` has none.
 
-        It is asked for until `rest` or the next `take` is done.
+        It is asked for until `rest` or the next `take` is done. With `place`, where the chunk begins in a file, most of
+        its decode lines are read from there when all is taken, by what `rest` is given: few are left to be read then.
         """
         before, text = self._lines, cache(lambda: chunk() if found.text is None else found.text)
         lines = cache(lambda: ChunkLines(text()))
-        self._decode.expect(found.rows.wide(before + 1), _raw(found, text, before + 1))
+        self._decode.expect(found.rows.wide(before + 1), _raw(found, text, before + 1, place))
         self._print(found.printed)
         self._tools.finish(*found.requests)
         for first, span, block in _looked_at(found, from_first=self._reader.open):
@@ -108,9 +109,9 @@ class LogCollector:
         self._lines = before + found.lines
         self._decode.settle(self._lines + 1)
 
-    def rest(self) -> None:
-        """The text of what was taken so far is not there any more from here on."""
-        self._decode.keep()
+    def rest(self, line_at: Callable[[int], bytes]) -> None:
+        """The text of what was taken so far is not there any more from here on. `line_at` gives the line at a place."""
+        self._decode.keep(line_at)
 
     def problem(self, what: str) -> None:
         """Note something that kept the log from being read whole."""
@@ -217,13 +218,16 @@ def _looked_at(
     yield from zip(found.wanted, found.spans, found.blocks, strict=True)
 
 
-def _raw(found: Found, text: Callable[[], bytes], first: int) -> Raw:
-    """Gives decode lines by number, where the first line of the chunk has the number `first`."""
+def _raw(found: Found, text: Callable[[], bytes], first: int, place: int | None) -> Raw:
+    """Gives decode lines by number, where the first line of the chunk has the number `first`, or their places."""
 
-    def get(numbers: list[int]) -> list[bytes]:
-        places = np.searchsorted(found.rows.line, np.array(numbers, np.int64) - first)
+    def get(numbers: list[int]) -> Sequence[Line]:
+        rows = np.searchsorted(found.rows.line, np.array(numbers, np.int64) - first)
+        starts: list[int] = found.row_starts[rows].tolist()
+        if place is not None and found.text is None:
+            return [place + start for start in starts]
         chunk = text()
-        return [chunk[start : chunk.find(b"\n", start) + 1 or None] for start in found.row_starts[places].tolist()]
+        return [chunk[start : chunk.find(b"\n", start) + 1 or None] for start in starts]
 
     return get
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from eaglelab.profile.log_source import LONGEST_LINE
 
-__all__ = ["lines_from", "text_at"]
+__all__ = ["line_at", "lines_from", "text_at"]
 
 _CHUNK = 1 << 21
 # The rest of a line at the end of a range is mostly shorter.
@@ -33,6 +33,12 @@ def lines_from(file: int, start: int, end: int, step: int = _CHUNK) -> Iterator[
 def text_at(file: int, place: int, size: int) -> bytes:
     """A part of the file; zeros where there is none any more because the file was cut."""
     return os.pread(file, size, place).ljust(size, b"\0")
+
+
+def line_at(file: int, place: int) -> bytes:
+    """The line that begins at a place, of a long one its beginning; nothing where the file was cut."""
+    piece = os.pread(file, _LOOK, place)
+    return piece[: piece.find(b"\n") + 1 or None]
 
 
 def _next_line(file: int, place: int, end: int) -> int:

@@ -18,7 +18,7 @@ from typing import Any
 
 from eaglelab.profile.chunk_scan import ChunkScan
 from eaglelab.profile.log_collector import LogCollector
-from eaglelab.profile.log_ranges import lines_from, text_at
+from eaglelab.profile.log_ranges import line_at, lines_from, text_at
 from eaglelab.profile.log_source import DamagedLogError
 
 __all__ = ["WORTHWHILE", "collect_side_by_side", "workers_for"]
@@ -53,8 +53,8 @@ def collect_side_by_side(collector: LogCollector, file: int, workers: int) -> No
         for place in _ranges(size):
             result = results[place // _RANGE % workers]
             for where, length, found in iter(partial(_received, result), None):
-                collector.take(found, partial(text_at, file, where, length))
-    collector.rest()
+                collector.take(found, partial(text_at, file, where, length), where)
+    collector.rest(partial(line_at, file))
     if os.fstat(file).st_size < size:
         raise DamagedLogError("the file was cut while it was read")
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from eaglelab.profile.block_scan import regular_span
 from eaglelab.profile.chunk_scan import ChunkScan
 from eaglelab.profile.log_collector import LogCollector
-from eaglelab.profile.log_ranges import lines_from, text_at
+from eaglelab.profile.log_ranges import line_at, lines_from, text_at
 from eaglelab.profile.log_source import LONGEST_LINE, whole_lines
 from eaglelab.profile.notable import NOTABLE
 
@@ -168,8 +168,8 @@ def by_range(path: Path, cuts, step):
             scan = ChunkScan()
             for place, chunk in lines_from(file, start, end, step):
                 found = pickle.loads(pickle.dumps(scan.find(chunk, again=True)))
-                collector.take(found, partial(text_at, file, place, len(chunk)))
-        collector.rest()
+                collector.take(found, partial(text_at, file, place, len(chunk)), place)
+        collector.rest(partial(line_at, file))
     return collector.report().to_json()
 
 
