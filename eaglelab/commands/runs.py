@@ -11,6 +11,7 @@ from pathlib import Path
 from eaglelab.commands.outcome import Outcome
 from eaglelab.errors import InputError
 from eaglelab.report.runs_view import runs_table, trend_table
+from eaglelab.runs.export import check_format
 from eaglelab.runs.export import export as write
 from eaglelab.runs.history import Asked, trends
 from eaglelab.runs.index import list_rows
@@ -45,6 +46,8 @@ def list_runs(
 ) -> None:
     """Shows the runs that are `asked` for, the newest `most` of them: as a list, each setting over time (`trend`), or as a
     `file` of rows; all of them where `most` is None."""
+    if file is not None:
+        check_format(file)
     listing = list_rows(logs)
     for name in listing.damaged:
         say.line(f"left out: {logs / name / 'request.json'} is damaged", style="yellow")

@@ -11,7 +11,15 @@ from pathlib import Path
 from eaglelab.errors import InputError
 from eaglelab.runs.rows import EXPORTED, RunRow, flat
 
-__all__ = ["export"]
+__all__ = ["check_format", "export"]
+
+
+def check_format(file: str) -> None:
+    """Raises InputError where the ending of `file` names no format."""
+    ending = Path(file).suffix
+    if ending.lower() not in _WRITERS:
+        known = ", ".join(_WRITERS)
+        raise InputError(f"'{ending or file}' is no format", where="--export", hint=f"a file that ends in {known}")
 
 
 def export(rows: Sequence[RunRow], file: str) -> int:
@@ -20,14 +28,10 @@ def export(rows: Sequence[RunRow], file: str) -> int:
     Returns how many rows. Raises InputError for another ending, a file that cannot be written, or a library that is not
     installed.
     """
-    path = Path(file)
-    write = _WRITERS.get(path.suffix.lower())
-    if write is None:
-        known = ", ".join(_WRITERS)
-        raise InputError(f"'{path.suffix or file}' is no format", where="--export", hint=f"a file that ends in {known}")
-    found = list(flat(rows))
+    check_format(file)
+    path, found = Path(file), list(flat(rows))
     try:
-        write(found, path)
+        _WRITERS[path.suffix.lower()](found, path)
     except OSError as error:
         raise InputError(f"cannot write it: {error.strerror or error}", where=file, hint="--export FILE") from error
     return len(found)

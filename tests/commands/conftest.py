@@ -1,16 +1,15 @@
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fake_host import PROJECT, Clock, FakeHost
 from invoke import Collection, Program
+from typed import Done
 
 import tasks
 from eaglelab.commands import on_hosts
@@ -29,21 +28,6 @@ hosts:
   a: {}
   b: {}
 """
-
-
-@dataclass
-class Done:
-    """What a command line left: exit code, stdout, stderr."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> dict[str, Any]:
-        """The last line of stdout."""
-        found: dict[str, Any] = json.loads(self.out.splitlines()[-1])
-        return found
 
 
 @pytest.fixture

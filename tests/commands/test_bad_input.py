@@ -153,6 +153,7 @@ def test_deploy_takes_one_step_count_and_says_who_takes_several(invoke, own) -> 
         (["lab-up", "--load-seconds=-1"], "--load-seconds: -1 is not usable"),
         (["report", "--log=none.log"], "none.log: there is no such file"),
         (["report", "--run=none"], "there is no run 'none'"),
+        (["logs", "--runs", "--export=x.doc"], "--export: '.doc' is no format"),
         (["report"], "no run here has a profile yet"),
         (["patch-check"], "--file: no file is named"),
         (["patch-check", "--file=none.py"], "none.py: cannot read it: No such file or directory"),

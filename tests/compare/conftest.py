@@ -1,31 +1,14 @@
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 from invoke import Collection, Program
+from typed import Done
 
 import tasks
-
-
-@dataclass
-class Done:
-    """What a command line left: exit code, stdout, stderr."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> dict[str, Any]:
-        """The last line of stdout."""
-        found: dict[str, Any] = json.loads(self.out.splitlines()[-1])
-        return found
 
 
 @pytest.fixture
