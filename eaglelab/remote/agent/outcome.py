@@ -30,15 +30,19 @@ def outcome(exchange: Exchange, request: dict[str, Any], began: float) -> dict[s
             fault = ("broken", "the last event cannot be read: %s" % error)
     elif fault is None:
         fault = ("broken", "the server closed the stream without a token")
+    # Every moment is rounded on the load's clock, and durations are differences of these: what came before stays before.
+    started = round(exchange.began - began, 6)
     return {
         "index": exchange.number,
         "rid": request["body"].get("rid"),
-        "started": round(exchange.began - began, 6),
+        "started": started,
         "ended": round(exchange.ended - began, 6),
         "status": status,
         "code": fault[0] if fault else None,
         "error": fault[1] if fault else None,
-        "chunks": [[round(at - exchange.began, 6), count] for at, count in zip(exchange.times, exchange.tokens)],
+        "chunks": [
+            [round(round(at - began, 6) - started, 6), count] for at, count in zip(exchange.times, exchange.tokens)
+        ],
         "meta_info": meta,
         "prompt_tokens": meta.get("prompt_tokens"),
         "cached_tokens": meta.get("cached_tokens"),
