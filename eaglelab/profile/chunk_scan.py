@@ -24,9 +24,9 @@ class Found:
     """What is in a chunk of `lines` lines, which are numbered from 0; text is told by its first byte and the one behind.
 
     `rows` are its decode lines, narrow, and `row_starts` where they begin. `wanted` are the lines to be looked at,
-    in order, with `spans`; a line whose `block` is not None begins a block of the usual shape with nothing else in it, which
-    stands there and has `REGULAR_LINES` lines. `printed` and `requests` are for `ToolLines`.
-    `text` holds the chunk, or None where it can be read again.
+    in order, with `spans` and `texts`; a line whose `block` is not None begins a block of the usual shape with nothing else
+    in it, which stands there and has `REGULAR_LINES` lines, and has no text. `printed` and `requests` are for `ToolLines`.
+    `text` holds the chunk, or None where it can be read again, which is seldom needed.
     """
 
     lines: int
@@ -34,6 +34,7 @@ class Found:
     row_starts: Ints
     wanted: list[int]
     spans: list[tuple[int, int]]
+    texts: list[bytes | None]
     blocks: list[tuple[int, int] | None]
     printed: list[tuple[str, float]]
     requests: tuple[int, int, int]
@@ -59,6 +60,7 @@ class ChunkScan:
         eager = lines.with_any(places.of(Kind.NO_GRAPH))[rows.line].astype(np.int64)
         others = lines.with_any(places.but(*_ASIDE, Kind.DECODE))
         wanted = np.flatnonzero(others | lines.marked(irregular))
+        blocks = _blocks(lines, places, wanted)
         spans = list(zip(lines.bounds[wanted].tolist(), lines.bounds[wanted + 1].tolist(), strict=True))
         return Found(
             lines=len(lines),
@@ -66,7 +68,10 @@ class ChunkScan:
             row_starts=narrow(lines.bounds[rows.line]),
             wanted=wanted.tolist(),
             spans=spans,
-            blocks=_blocks(lines, places, wanted),
+            texts=[
+                lines.chunk[slice(*span)] if block is None else None for span, block in zip(spans, blocks, strict=True)
+            ],
+            blocks=blocks,
             printed=_printed(lines, places),
             requests=_requests(lines, places),
             text=None if again and not lines.cut else lines.chunk,

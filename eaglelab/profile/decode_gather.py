@@ -43,7 +43,7 @@ class _Gathered:
 
     def fetch(self, raw: Raw) -> None:
         """Move the lines of the latest numbers to the newest lines."""
-        self.newest.extend(line if isinstance(line, int) else line[:_LONGEST_KEPT] for line in raw(self.latest))
+        self.newest.extend(raw(self.latest))
         self.latest = []
 
     def read(self, line_at: Callable[[int], bytes]) -> None:

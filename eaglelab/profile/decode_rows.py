@@ -29,8 +29,10 @@ _AT_ONCE = 8
 _HIGH_HALF, _ABOVE_NINE, _TO_HIGH_HALF = 0xF0, 6, np.uint64(0xF0 // 6)
 _LONGEST_HEAD = 400
 _LONGEST = 1_000
-# "2026-11-29 10:00" are as many bytes as are compared at once, twice; then come a colon and the seconds.
-_SECONDS = 17
+# Where the digits of hours, minutes and seconds stand in "2026-11-29 10:00:00".
+_HOURS, _MINUTES, _SECONDS = 11, 14, 17
+# The date and what follows it are 11 bytes: these of the second eight, in the order in which they stand in memory.
+_OF_DATE = np.frombuffer(b"\xff\xff\xff\0\0\0\0\0", np.uint64)[0]
 
 
 @dataclass(frozen=True)
@@ -105,14 +107,14 @@ def pattern_of(raw: bytes, parsed: DecodeLine) -> Pattern | None:
 def rows_of(lines: ChunkLines, among: Ints, pattern: Pattern) -> Rows:
     """Those of the lines `among` (numbers, ascending) that begin like the pattern; `eager` is 0 in all of them."""
     lengths = lines.bounds[among + 1] - lines.bounds[among]
-    among = among[(lengths > pattern.width + _AT_ONCE) & (lengths <= _LONGEST)]
-    found = _alike(lines.text, lines.bounds, among, pattern)
-    after = lines.bounds[found] + pattern.width
-    running, digits = numbers_at(lines.text, after, _MOST_DIGITS)
-    whole = (digits > 0) & (lines.text[after + digits] == _COMMA)
-    found, running = found[whole], running[whole]
-    good, second = _times(lines.text, lines.bounds[found], pattern)
+    among = among[(lengths >= _room(pattern)) & (lengths <= _LONGEST)]
+    found, text = _alike(lines.text, lines.bounds, among, pattern)
+    starts = np.arange(len(found)) * _room(pattern)
+    running, digits = numbers_at(text, starts + pattern.width, _MOST_DIGITS)
+    whole = (digits > 0) & (text[starts + pattern.width + digits] == _COMMA)
+    good, second = _times(text, starts[whole], pattern)
     rank = -1 if pattern.dp_rank is None else pattern.dp_rank
+    found, running = found[whole], running[whole]
     return Rows(found, np.full(len(found), rank), second, running, np.zeros(len(found), np.int64)).part(good)
 
 
@@ -133,33 +135,50 @@ def merged(found: Sequence[Rows]) -> Rows:
     return rows.part(np.argsort(rows.line, kind="stable"))
 
 
-def _alike(text: Bytes, starts: Ints, lines: Ints, pattern: Pattern) -> Ints:
-    """Those of the lines whose first bytes fit."""
+def _room(pattern: Pattern) -> int:
+    """So many bytes of a line are looked at: its head and the number behind that."""
+    return _AT_ONCE * (len(pattern.head) + 1)
+
+
+def _alike(text: Bytes, starts: Ints, lines: Ints, pattern: Pattern) -> tuple[Ints, Bytes]:
+    """Those of the lines whose first bytes fit, and the first bytes of each, one line's after the other's."""
     first = pattern.head.view(np.uint8)
     for place in (pattern.anchor, pattern.anchor + 1):
         lines = lines[text[starts[lines] + place] == first[place]]
     if not len(lines):
-        return lines
-    heads = np.lib.stride_tricks.sliding_window_view(text, len(first))[starts[lines]]
-    heads = np.ascontiguousarray(heads).view(np.uint64)
+        return lines, np.zeros(0, np.uint8)
+    heads = _cut(text, starts[lines], _room(pattern)).view(np.uint64).reshape(len(lines), -1)
     wrong = np.zeros(len(lines), np.uint64)
     for word, (head, mask, digits) in enumerate(zip(pattern.head, pattern.mask, pattern.digits, strict=True)):
         wrong |= (heads[:, word] ^ head) & mask
         if digits:
             # Of a digit both this and the line before look at the high half, which is 3 as long as it is at most 9.
             wrong |= ((heads[:, word] + digits) ^ head) & (digits * _TO_HIGH_HALF)
-    alike: Ints = lines[wrong == 0]
-    return alike
+    alike = wrong == 0
+    return lines[alike], heads[alike].view(np.uint8).reshape(-1)
 
 
 def _times(text: Bytes, starts: Ints, pattern: Pattern) -> tuple[npt.NDArray[np.bool_], Ints]:
-    """Which lines have a true time, and the time of each. A date is read once for all lines in a row of one minute."""
+    """Which lines have a true time, and the time of each. A date is read once for all lines in a row that have it."""
     if pattern.time is None or not len(starts):
         return np.ones(len(starts), bool), np.full(len(starts), -1)
     at = starts + pattern.time
-    days = np.ascontiguousarray(np.lib.stride_tricks.sliding_window_view(text, 2 * _AT_ONCE)[at]).view(np.uint64)
-    firsts = np.concatenate([[0], np.flatnonzero((np.diff(days[:, 0]) != 0) | (np.diff(days[:, 1]) != 0)) + 1])
-    read = [clock(days[first].tobytes().decode() + ":00") for first in firsts]
-    bases = np.repeat([-1 if base is None else base for base in read], np.diff([*firsts, len(starts)]))
-    seconds = (text[at + _SECONDS] - _ZERO).astype(np.int64) * 10 + (text[at + _SECONDS + 1] - _ZERO)
-    return (bases >= 0) & (seconds < 60), bases + seconds
+    year_month, day = (_cut(text, at + place, _AT_ONCE).view(np.uint64) for place in (0, _AT_ONCE))
+    changes = (np.diff(year_month) != 0) | (np.diff(day & _OF_DATE) != 0)
+    firsts = np.concatenate([[0], np.flatnonzero(changes) + 1])
+    read = [clock(text[place : place + _HOURS].tobytes().decode() + "00:00:00") for place in at[firsts].tolist()]
+    days = np.repeat([-1 if base is None else base for base in read], np.diff([*firsts, len(starts)]))
+    hours, minutes, seconds = (_two_digits(text, at + place) for place in (_HOURS, _MINUTES, _SECONDS))
+    true = (days >= 0) & (hours < 24) & (minutes < 60) & (seconds < 60)
+    return true, days + (hours * 60 + minutes) * 60 + seconds
+
+
+def _cut(text: Bytes, places: Ints, width: int) -> Bytes:
+    """The `width` bytes at each of these places, one after the other. As one item each they are copied fastest."""
+    items = np.ndarray((len(text) - width + 1,), f"V{width}", text, strides=(1,))
+    return items[places].view(np.uint8)
+
+
+def _two_digits(text: Bytes, places: Ints) -> Ints:
+    pair: Ints = (text[places] - _ZERO).astype(np.int64) * 10 + (text[places + 1] - _ZERO)
+    return pair

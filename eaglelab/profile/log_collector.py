@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain
 
@@ -39,6 +39,19 @@ _SIMULATED = "simulated GPU"
 _PROBE = "EAGLE3_PROF probe"
 
 
+@dataclass(frozen=True)
+class _Standing:
+    """A usual block of which only is known where in a file it stands (bytes), and the number of its first line."""
+
+    number: int
+    place: int
+    size: int
+
+
+_Kept = Block | tuple[int, bytes] | _Standing
+"""A block: read, or the number of its first line with its text, or where it is to be read."""
+
+
 class LogCollector:
     """Takes a log in order: by `feed` one line at a time, by `feed_chunk` many, or by `take` what was found in many.
 
@@ -53,7 +66,7 @@ class LogCollector:
         self._starts: list[dict[str, str]] = []
         self._canaries: dict[Canary, None] = {}
         self._reader = BlockReader()
-        self._blocks: deque[Block | tuple[int, bytes]] = deque(maxlen=KEPT_BLOCKS)
+        self._blocks: deque[_Kept] = deque(maxlen=KEPT_BLOCKS)
         self._block_count = 0
         self._decode = DecodeGather()
         self._scan = ChunkScan()
@@ -85,33 +98,41 @@ class LogCollector:
     def take(self, found: Found, chunk: Callable[[], bytes], place: int | None = None) -> None:
         """Take what was found in the next chunk of the log; `chunk` gives its text where `found` has none.
 
-        It is asked for until `rest` or the next `take` is done. With `place`, where the chunk begins in a file, most of
-        its decode lines are read from there when all is taken, by what `rest` is given: few are left to be read then.
+        It is asked for until `rest` or the next `take` is done. With `place`, where the chunk begins in a file, its blocks
+        and most of its decode lines are read from there when all is taken, by what `rest` is given: few are left then.
         """
         before, text = self._lines, cache(lambda: chunk() if found.text is None else found.text)
         lines = cache(lambda: ChunkLines(text()))
-        self._decode.expect(found.rows.wide(before + 1), _raw(found, text, before + 1, place))
+        there = place if found.text is None else None
+        self._decode.expect(found.rows.wide(before + 1), _raw(found, text, before + 1, there))
         self._print(found.printed)
         self._tools.finish(*found.requests)
-        for first, span, block in _looked_at(found, from_first=self._reader.open):
+        if self._reader.open:
+            self._read_on(lines(), before)
+        for first, span, line, block in zip(found.wanted, found.spans, found.texts, found.blocks, strict=True):
             if first < self._lines - before:
                 continue
             if block is not None and not self._reader.open:
                 self._block_count += 1
-                self._blocks.append((before + first + 1, text()[slice(*block)]))
+                self._blocks.append(_kept(before + first + 1, block, text, there))
                 self._lines = before + first + REGULAR_LINES
                 continue
             self._lines = before + first
-            if span is not None:
-                self._one(text()[slice(*span)])
+            self._one(text()[slice(*span)] if line is None else line)
             if self._reader.open:
                 self._read_on(lines(), before)
         self._lines = before + found.lines
         self._decode.settle(self._lines + 1)
 
-    def rest(self, line_at: Callable[[int], bytes]) -> None:
-        """The text of what was taken so far is not there any more from here on. `line_at` gives the line at a place."""
+    def rest(self, line_at: Callable[[int], bytes], text_at: Callable[[int, int], bytes]) -> None:
+        """The text of what was taken so far is not there any more from here on.
+
+        `line_at` gives the line at a place in the file, `text_at` so many bytes.
+        """
         self._decode.keep(line_at)
+        for at, kept in enumerate(self._blocks):
+            if isinstance(kept, _Standing):
+                self._blocks[at] = kept.number, text_at(kept.place, kept.size)
 
     def problem(self, what: str) -> None:
         """Note something that kept the log from being read whole."""
@@ -209,13 +230,10 @@ class LogCollector:
         self._sglang = parse_version(line) or self._sglang
 
 
-def _looked_at(
-    found: Found, *, from_first: bool
-) -> Iterator[tuple[int, tuple[int, int] | None, tuple[int, int] | None]]:
-    """Each wanted line with where it stands and the block that it begins; the first line of all, if that is wanted too."""
-    if from_first:
-        yield 0, None, None
-    yield from zip(found.wanted, found.spans, found.blocks, strict=True)
+def _kept(number: int, block: tuple[int, int], text: Callable[[], bytes], place: int | None) -> _Kept:
+    """A block of a chunk; `place` is where the chunk begins in a file that can be read once more."""
+    start, end = block
+    return (number, text()[start:end]) if place is None else _Standing(number, place + start, end - start)
 
 
 def _raw(found: Found, text: Callable[[], bytes], first: int, place: int | None) -> Raw:
@@ -224,7 +242,7 @@ def _raw(found: Found, text: Callable[[], bytes], first: int, place: int | None)
     def get(numbers: list[int]) -> Sequence[Line]:
         rows = np.searchsorted(found.rows.line, np.array(numbers, np.int64) - first)
         starts: list[int] = found.row_starts[rows].tolist()
-        if place is not None and found.text is None:
+        if place is not None:
             return [place + start for start in starts]
         chunk = text()
         return [chunk[start : chunk.find(b"\n", start) + 1 or None] for start in starts]
@@ -232,10 +250,10 @@ def _raw(found: Found, text: Callable[[], bytes], first: int, place: int | None)
     return get
 
 
-def _read(kept: Block | tuple[int, bytes]) -> Iterator[Block]:
+def _read(kept: _Kept) -> Iterator[Block]:
     """A block that was kept as text is read only now."""
     if isinstance(kept, Block):
         yield kept
-    else:
+    elif not isinstance(kept, _Standing):
         number, text = kept
         yield from map(Block, read_regular(text, number))

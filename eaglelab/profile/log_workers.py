@@ -28,6 +28,8 @@ WORTHWHILE = 1 << 26
 # Each holds some 37 MB; with more of them this process could not follow.
 _MOST_WORKERS = 4
 _RANGE = 1 << 21
+# Twice as much as the largest piece of memory that was given back, glibc keeps: else each chunk is new pages from the kernel.
+_KEPT_FREE = 1 << 24
 # So much may a worker be ahead.
 _PIPE = 1 << 20
 
@@ -54,7 +56,7 @@ def collect_side_by_side(collector: LogCollector, file: int, workers: int) -> No
             result = results[place // _RANGE % workers]
             for where, length, found in iter(partial(_received, result), None):
                 collector.take(found, partial(text_at, file, where, length), where)
-    collector.rest(partial(line_at, file))
+    collector.rest(partial(line_at, file), partial(text_at, file))
     if os.fstat(file).st_size < size:
         raise DamagedLogError("the file was cut while it was read")
 
@@ -105,6 +107,7 @@ def _search(file: int, size: int, number: int, workers: int, results: Connection
     for other in others:
         other.close()
     scan = ChunkScan()
+    bytes(_KEPT_FREE)
     with suppress(BrokenPipeError):
         for place in _ranges(size)[number::workers]:
             for where, chunk in lines_from(file, place, min(place + _RANGE, size)):

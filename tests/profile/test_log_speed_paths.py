@@ -169,7 +169,7 @@ def by_range(path: Path, cuts, step):
             for place, chunk in lines_from(file, start, end, step):
                 found = pickle.loads(pickle.dumps(scan.find(chunk, again=True)))
                 collector.take(found, partial(text_at, file, place, len(chunk)), place)
-        collector.rest(partial(line_at, file))
+        collector.rest(partial(line_at, file), partial(text_at, file))
     return collector.report().to_json()
 
 
