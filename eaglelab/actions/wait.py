@@ -11,6 +11,7 @@ from eaglelab.actions.base import Action, NoArguments
 from eaglelab.actions.marks import mark_beginning
 from eaglelab.context import Context, LogMark
 from eaglelab.errors import HostError
+from eaglelab.report.ahead import load_ahead
 from eaglelab.server.prompts import as_request
 from eaglelab.server.readiness import Budgets, Look, State, Waiting, wait_until_ready
 
@@ -80,6 +81,7 @@ def expected_load(context: Context) -> float:
 
 
 def _wait(context: Context, _: NoArguments) -> dict[str, Any]:
+    load_ahead()
     context.found.server_info = {}
     mark = context.log
     waiting = Waiting(
