@@ -61,7 +61,7 @@ def test_the_list_of_commands_has_one_line_each_and_imports_next_to_nothing_of_t
     imported = [line.rpartition("|")[2].strip() for line in done.stderr.splitlines()]
     assert "invoke" in imported
     ours = {name for name in imported if name.split(".")[0] == "eaglelab"}
-    assert ours == {"eaglelab", "eaglelab.commands", "eaglelab.commands.positionals"}
+    assert ours == {"eaglelab", "eaglelab.commands", "eaglelab.commands.command", "eaglelab.commands.positionals"}
 
 
 def test_a_command_keeps_the_bytecode_of_what_it_imports(tmp_path: Path) -> None:
