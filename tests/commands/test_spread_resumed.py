@@ -203,7 +203,7 @@ def test_after_another_driver_everywhere_references_and_settings_are_measured_ag
     assert "measured again: baseline" in said
     assert "driver_version" not in said
     assert "80 GiB, 550.1, now 1 x simulated GPU, 80 GiB, 560.2" in said
-    new = {name: [load for load in loads(fake)[len(before[name]) :]] for name, fake in two.items()}
+    new = {name: loads(fake)[len(before[name]) :] for name, fake in two.items()}
     assert all(each[0].startswith("baseline") for each in new.values())
     assert figures(run_of(own)) == WHOLE
     assert (run_of(own) / "a" / "set-aside" / "baseline-1" / "measurements-c1.json").is_file()

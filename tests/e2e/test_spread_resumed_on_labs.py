@@ -80,7 +80,7 @@ def test_a_killed_sweep_goes_on_without_a_host_that_is_dead_by_then_which_is_put
     original = fleet.pictures()
     run = killed_in_mid_load(fleet)
     mine, given = at_load(run, "one"), at_load(run, "two")
-    assert done_loads(run) == dict.fromkeys(NAMES, {"baseline"})
+    assert list(done_loads(run).values()) == [{"baseline"}, {"baseline"}]
     written = {path: path.stat().st_mtime_ns for path in run.glob("*/baseline/measurements-c1.json")}
     assert fleet.pictures() != original
 
