@@ -13,6 +13,7 @@ from eaglelab.actions.model import hidden_size
 from eaglelab.actions.serve import wanted_fingerprint
 from eaglelab.actions.wait import expected_load
 from eaglelab.commands.clients import Client
+from eaglelab.commands.known_settings import refuse_unknown
 from eaglelab.commands.restoring import found_before, leave, named, put_back
 from eaglelab.context import Context
 from eaglelab.errors import AttentionError, EaglelabError, HostError, Interrupted, NotOurs
@@ -116,6 +117,7 @@ def _plan(context: Context, job: Job) -> SweepPlan:
     plan = plan_loads(job.matrix.points(), why_not, expected_load(context), separate=job.separate)
     context.say.show(plan_table(plan))
     job.client.refuse(context, arguments_of(first, ACTIONS, job.client.measures, context))
+    refuse_unknown(context, job.matrix, anyway=job.anyway)
     _refuse_irrelevant(context, job)
     for load in plan.loads:  # whose server would be ended, before the first one is measured
         ACTIONS["check_owner"].run(context, arguments_of(job.book_of(load), ACTIONS, "check_owner", context))
