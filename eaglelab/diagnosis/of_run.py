@@ -24,7 +24,15 @@ __all__ = ["facts_of_run"]
 
 _At = tuple[SettingKey, int]
 _LOSES = 0.97
-_EARLIER = ("accept_length", "tok_s", "cycle_ms", "other_ms", "worker_class")
+_EARLIER = (
+    *("accept_length", "tok_s", "cycle_ms", "draft_ms", "verify_ms", "other_ms"),
+    *("worker_class", "graph_share", "cached_share"),
+)
+_EARLIER_WHOLE = (
+    *("driver_version", "attention_backend", "sm_clock_after"),
+    *("temperature", "prompt_source", "draft_path"),
+)
+"""What of another run a rule may hold a run against: of each setting, and of the whole."""
 
 
 def facts_of_run(run: RunEvidence, log: LogReport | None = None, earlier: RunEvidence | None = None) -> Facts:
@@ -38,6 +46,8 @@ def facts_of_run(run: RunEvidence, log: LogReport | None = None, earlier: RunEvi
     _put_whole(whole, run)
     if log is not None:
         put_log(whole, log)
+    if earlier is not None:
+        _put_earlier_whole(whole, earlier)
     _put_batches(whole, sheets)
     speculative = {
         words_of(key.steps, batch, key.variation): each for (key, batch), each in sheets.items() if key.steps
@@ -146,6 +156,15 @@ def _put_earlier(sheets: Mapping[_At, Sheet], then: Mapping[_At, Sheet], earlier
                     sheet.put(f"earlier_{name}", fact.value, f"{fact.source} of run {earlier.run}")
 
 
+def _put_earlier_whole(whole: Sheet, earlier: RunEvidence) -> None:
+    then = Sheet()
+    _put_whole(then, earlier)
+    for name in _EARLIER_WHOLE:
+        fact = then.facts.get(name)
+        if fact is not None:
+            whole.put(f"earlier_{name}", fact.value, f"{fact.source} of run {earlier.run}")
+
+
 def _put_batches(whole: Sheet, sheets: Mapping[_At, Sheet]) -> None:
     """What only several batch sizes together say, of what is as the inventory says it."""
     plain = [(key, batch) for key, batch in sheets if not key.variation]
@@ -177,6 +196,9 @@ def _put_whole(whole: Sheet, run: RunEvidence) -> None:
     server = mapping(run.inventory.get("server"))
     speculative = mapping(server.get("speculative"))
     whole.take("sglang", run.sglang, "facts.json")
+    whole.take(
+        "driver_version", next((gpu.get("driver_version") for gpu in _gpus(run.facts, "gpus")), None), "facts.json"
+    )
     whole.take("configured_steps", speculative.get("num_steps"), "inventory.json")
     _put_models(whole, run)
     load = next((load for load in reversed(run.loads) if load.steps), None)
