@@ -217,6 +217,7 @@ def _put_whole(whole: Sheet, run: RunEvidence) -> None:
         whole.put("adaptive_ours", len(load.steps or ()) > 1, "plan.json")
         _put_workers(whole, load)
         _put_workload(whole, load)
+        _put_sampling(whole, load, run)
     _put_gpus(whole, run, env)
 
 
@@ -248,6 +249,14 @@ def _put_workload(whole: Sheet, load: LoadEvidence) -> None:
     if load.workloads:
         whole.put("ignore_eos", True, "every request of eaglelab's")
     whole.put("largest_batch", max(load.workloads, default=None), "what was sent")
+
+
+def _put_sampling(whole: Sheet, load: LoadEvidence, run: RunEvidence) -> None:
+    """Neither eaglelab's requests nor those of SGLang's own client say it themselves: the server's own words come first."""
+    if load.workloads or run.serving is not None:
+        source = "the requests do not say it, and the server was given no other default"
+        whole.put("top_p", 1.0, source)
+        whole.put("grammar", False, source)
 
 
 def _put_gpus(whole: Sheet, run: RunEvidence, env: Mapping[str, str]) -> None:
