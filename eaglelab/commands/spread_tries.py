@@ -83,15 +83,24 @@ class SpreadTries:
                 (self.folders[host] / name).unlink(missing_ok=True)
 
     def others(
-        self, identity: Mapping[str, Any], joined: Collection[str], loads: Sequence[Load]
+        self, identity: Mapping[str, Any], joined: Collection[str], loads: Sequence[Load], concurrency: Sequence[int]
     ) -> dict[str, list[Load]]:
-        """By host: what hosts that are not there now, and were just so, have measured, the reference (the first) included."""
+        """By host: what hosts that are not there now, and were just so, have measured, the reference (the first) included.
+
+        What cannot be read back is as good as not measured.
+        """
         found = {
-            host: self.measured(host, loads)
+            host: [load for load in self.measured(host, loads) if self._readable(host, load, concurrency)]
             for host in self.folders
             if host not in joined and self.identity(host) == identity
         }
         return {host: measured for host, measured in found.items() if loads[0] in measured}
+
+    def _readable(self, host: str, load: Load, concurrency: Sequence[int]) -> bool:
+        try:
+            return bool(self.figures(host, load, concurrency))
+        except InputError:
+            return False
 
     def _bundle(self, host: str) -> Bundle:
         return Bundle(self.folders[host], self.run, host)

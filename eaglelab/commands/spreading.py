@@ -155,7 +155,7 @@ class Spreading:
 
     def _measured_before(self, about: Mapping[str, Any], joined: Collection[str]) -> Collection[str]:
         """The loads that hosts measured in earlier tries and that are not there now, if they were what the others are."""
-        self.absent = self.tries.others(about, joined, self._loads_of_all)
+        self.absent = self.tries.others(about, joined, self._loads_of_all, self.concurrency)
         return {load.folder for loads in self.absent.values() for load in loads}
 
     def _figures(self, name: str, loads: Sequence[Load]) -> list[Measurement]:

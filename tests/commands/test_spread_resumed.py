@@ -145,6 +145,17 @@ def test_a_host_that_is_gone_gives_its_load_away_and_its_figures_stay(invoke, ow
     assert {f"k{steps}" for host, steps in hosts if host == "b" and steps} == kept
 
 
+def test_figures_of_a_gone_host_that_cannot_be_read_are_measured_again(invoke, own, two) -> None:
+    killed(invoke, two, *SWEEP)
+    for path in (run_of(own) / "b").glob("k*/measurements-c1.json"):
+        path.write_text("{")
+    two["b"].fail["facts"] = LinkLost("no route", where="b")
+    done = invoke("sweep", "--resume", "last", "--json")
+    assert done.json["hosts"]["a"]["ok"] is True, done.err
+    assert {load for load in loads(two["a"]) if load != "baseline"} == {"k1", "k2", "k3", "k5"}
+    assert figures(run_of(own)) == WHOLE
+
+
 def test_a_host_that_comes_back_is_put_back_and_measures_nothing_twice(invoke, own, two) -> None:
     killed(invoke, two, *SWEEP)
     two["b"].fail["facts"] = LinkLost("no route", where="b")

@@ -143,11 +143,11 @@ def test_terminal_json_and_markdown_have_the_findings_with_their_evidence(
     assert f"draft then: /m/old (inventory.json of run {A})" in said
     (comparison,) = done.json["compare"]["comparisons"]
     finding = next(each for each in comparison["findings"] if each["code"] == "draft-differs")
-    assert (finding["of"], finding["certainty"]) == ("both", "likely")
+    assert (finding["of"], finding["certainty"]) == ("both", "possible")
     assert any("/m/old" in line for line in finding["evidence"])
     text = (tmp_path / "x.md").read_text()
     assert "| on the difference | rule | evidence |" in text
-    assert "draft-differs, likely" in text
+    assert "draft-differs, possible" in text
 
 
 def test_two_runs_that_tie_have_none(invoke: Any, logs: Path, tmp_path: Path) -> None:
