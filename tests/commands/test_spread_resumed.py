@@ -170,6 +170,22 @@ def test_a_host_that_comes_back_is_put_back_and_measures_nothing_twice(invoke, o
     assert "nothing is left to do" in invoke("sweep", "--resume", "last").out
 
 
+def test_a_host_that_was_done_is_left_as_it_is_found_then_and_not_as_before_the_first_try(invoke, own, two) -> None:
+    two["b"].fail["facts"] = LinkLost("no route", where="b")
+    run = invoke(*SWEEP, "--json").json["run"]
+    assert as_found({"a": two["a"]})
+    assert invoke("deploy-profiling", "--host", "a").code == 0
+    server, files = two["a"].record, dict(two["a"].files)
+    two["b"].fail.clear()
+    done = invoke("sweep", "--resume", run, "--json")
+    assert done.code == 0, done.err
+    assert two["a"].alive
+    assert two["a"].record == server
+    assert two["a"].files[WORKER_PATH] == files[WORKER_PATH]
+    assert as_found({"b": two["b"]})
+    assert loads(two["b"]) == ["baseline"]
+
+
 def test_an_interrupt_rolls_back_and_what_was_measured_is_kept(invoke, own, two, monkeypatch) -> None:
     def stopped(fake: FakeHost, at: str) -> None:
         start = fake.op_load_start
