@@ -295,22 +295,19 @@ def test_step_counts_that_could_not_share_a_load_are_not_tried_together_again(in
     assert len({(each["steps"], each["variation"]) for each in found}) == 8
 
 
-@pytest.mark.parametrize(
-    ("given", "what", "hint"),
-    [
+def test_another_command_line_is_refused_before_a_host_is_contacted(invoke, own, two) -> None:
+    killed(invoke, two, *SWEEP)
+    calls = [len(fake.calls) for fake in two.values()]
+    for given, what, hint in (
         (["--steps", "2,3"], "--steps 1,2,3,5, not 2,3", "leave --steps out"),
         (["--host", "a"], "--hosts a,b, not a", "leave --hosts out"),
         (["--num-prompts", "9"], "--num-prompts 2, not 9", "leave --num-prompts out"),
         (["--check"], "--check begins a run of its own", "leave one of the two out"),
-    ],
-)
-def test_another_command_line_is_refused_before_a_host_is_contacted(invoke, own, two, given, what, hint) -> None:
-    killed(invoke, two, *SWEEP)
-    calls = [len(fake.calls) for fake in two.values()]
-    done = invoke("sweep", "--resume", "last", *given, "--json")
-    assert done.code == 2
-    assert what in done.json["error"]["what"]
-    assert hint in done.json["error"]["hint"]
+    ):
+        done = invoke("sweep", "--resume", "last", *given, "--json")
+        assert done.code == 2
+        assert what in done.json["error"]["what"]
+        assert hint in done.json["error"]["hint"]
     assert [len(fake.calls) for fake in two.values()] == calls
 
 
