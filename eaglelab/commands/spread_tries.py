@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,19 +69,16 @@ class SpreadTries:
 
     def set_aside(self, host: str, loads: Iterable[Load]) -> None:
         """Figures that do not count any more: kept, where no later try and no report looks for them."""
+        bundle = self._bundle(host)
         for load in loads:
-            old = self.folders[host] / load.folder
-            number = 1
-            while (new := self.folders[host] / SET_ASIDE / f"{load.folder}-{number}").exists():
-                number += 1
-            new.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            old.rename(new)
+            names = (f"{SET_ASIDE}/{load.folder}-{number}" for number in itertools.count(1))
+            bundle.move(load.folder, next(name for name in names if not (bundle.folder / name).exists()))
 
     def reopen(self, host: str) -> None:
         """A host that had come to its end, and was left as it was found, is begun anew: it may be another by now."""
         if (self._bundle(host).read("result.json") or {}).get("ok") is True:
             for name in ("before.json", "result.json"):  # in this order: a kill between them leaves it as finished
-                (self.folders[host] / name).unlink(missing_ok=True)
+                self._bundle(host).remove(name)
 
     def others(
         self, identity: Mapping[str, Any], joined: Collection[str], loads: Sequence[Load], concurrency: Sequence[int]
