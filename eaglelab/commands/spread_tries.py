@@ -39,6 +39,10 @@ class SpreadTries:
         bundle = self._bundle(host)
         return [load for load in loads if bundle.read(f"{load.folder}/done.json") is not None]
 
+    def begun(self, host: str, loads: Iterable[Load]) -> list[Load]:
+        """Those of which the host has anything."""
+        return [load for load in loads if (self.folders[host] / load.folder).exists()]
+
     def at_load(self, host: str) -> str | None:
         """The folder of the load that was the last to be given to the host; None where it was through with that."""
         return (self._bundle(host).read(_AT_LOAD) or {}).get("load")

@@ -110,10 +110,11 @@ class Spreading:
             return _Before()
         name, reference = context.host.name, loads[0]
         done, was = self.tries.measured(name, loads), self.tries.identity(name)
+        if was is not None and was != about:
+            begun = self.tries.begun(name, loads)  # of those, too, one concurrency may be measured
+            return _Before(lost=begun, why=f"this host is not what it was: {_then_and_now(was, about)}")
         if not done:
             return _Before()
-        if was != about:
-            return _Before(lost=done, why=f"this host is not what it was: {_then_and_now(was or {}, about)}")
         if not hold(context, job, reference):
             what = "its server would be started otherwise now (flags, variables, models or worker files)"
             return _Before(lost=done, why=f"{reference.name}: {what}")

@@ -220,6 +220,8 @@ def test_after_another_driver_everywhere_references_and_settings_are_measured_ag
 ) -> None:
     killed(invoke, two, *SWEEP)
     before = {name: loads(fake) for name, fake in two.items()}
+    begun = {path.parent for path in run_of(own).glob("*/*/load-c1.json")}
+    assert any(path.name != "baseline" and not (path / "done.json").exists() for path in begun)
     for fake in two.values():
         fake.alive, fake.record = False, None  # a driver is changed with nothing on the GPUs
         fake.begun[-1].stop()
@@ -234,6 +236,7 @@ def test_after_another_driver_everywhere_references_and_settings_are_measured_ag
     assert all(each[0].startswith("baseline") for each in new.values())
     assert figures(run_of(own)) == WHOLE
     assert (run_of(own) / "a" / "set-aside" / "baseline-1" / "measurements-c1.json").is_file()
+    assert all((path.parent / "set-aside" / f"{path.name}-1" / "load-c1.json").is_file() for path in begun)
     assert json.loads((run_of(own) / "a" / "identity.json").read_text())["GPUs"].endswith("560.2")
 
 
