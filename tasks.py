@@ -161,7 +161,9 @@ def bench(asked: Asked, outcome: Any, say: Any) -> None:
     env=listed("values of a variable to try, NAME=VALUE[,VALUE] (may be repeated)"),
     server_arg=listed("values of a flag to try, NAME=VALUE[,VALUE], on and off for a switch (may be repeated)"),
     zip=switch("the n-th value of each together (else every one with every other)"),
-    anyway=switch("also settings that cannot change a decode cycle here, or that doctor is certain cannot run"),
+    anyway=switch(
+        "also settings that cannot change a decode cycle here, that this release does not know, or that doctor is certain cannot run"
+    ),
     spread=switch("deal the loads out to the hosts, which must be equal, instead of measuring all on each"),
 )
 def sweep(asked: Asked, outcome: Any, say: Any) -> None:

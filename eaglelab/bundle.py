@@ -64,6 +64,17 @@ class Bundle:
             return None
         return found if isinstance(found, dict) else None
 
+    def move(self, name: str, to: str) -> None:
+        """Gives a file or folder of this bundle another name, which none must have. Raises HostError."""
+        path = self.path(to)
+        with self._writing(path):
+            (self.folder / name).rename(path)
+
+    def remove(self, name: str) -> None:
+        """Removes a file, if it is there. Raises HostError."""
+        with self._writing(self.folder / name):
+            (self.folder / name).unlink(missing_ok=True)
+
     def _whole(self, name: str, text: str) -> Path:
         path = self.path(name)
         with self._writing(path):

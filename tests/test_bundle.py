@@ -105,3 +105,14 @@ def test_an_event_after_a_line_that_was_cut_off_stands_on_a_line_of_its_own(bund
         file.write(b'{"task": "Pat')
     bundle.event("Patch", "patch", "ok")
     assert [event["state"] for event in bundle.events()] == ["started", "ok"]
+
+
+def test_what_is_moved_keeps_its_content_and_what_is_removed_may_be_gone_already(bundle: Bundle) -> None:
+    bundle.text("k2/done.json", "{}")
+    bundle.move("k2", "set-aside/k2-1")
+    assert (bundle.folder / "set-aside/k2-1/done.json").read_text() == "{}"
+    assert not (bundle.folder / "k2").exists()
+    bundle.remove("set-aside/k2-1/done.json")
+    bundle.remove("set-aside/k2-1/done.json")
+    with pytest.raises(HostError, match="the bundle cannot be written"):
+        bundle.move("k2", "set-aside/k2-2")

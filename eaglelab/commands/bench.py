@@ -13,6 +13,7 @@ from eaglelab.commands.hosts import Selection
 from eaglelab.commands.measuring import Job, load_vars, measure_host
 from eaglelab.commands.on_hosts import run_on_hosts
 from eaglelab.commands.outcome import Outcome
+from eaglelab.commands.past import PastRun
 from eaglelab.commands.play import in_batches, prepare, record_of, take_up
 from eaglelab.commands.request import Request
 from eaglelab.commands.spreading import Spreading, refuse_spread
@@ -75,10 +76,9 @@ def bench(request: Request, more: Mapping[str, Any], outcome: Outcome, say: Say)
     )
 
     if request.more.get("spread"):
-        refuse_spread(selection.hosts, shares=client.shares, resumed=request.past is not None)
-        _spread(
-            replace(request, manner=Manner(len(selection.hosts), None, "continue")), selection, outcome, say, job, book
-        )
+        refuse_spread(selection.hosts, shares=client.shares)
+        together = replace(request, manner=Manner(len(selection.hosts), None, "continue"))
+        _spread(together, selection, outcome, say, job, book, record)
         return
 
     def work(context: Context) -> dict[str, Any]:
@@ -94,9 +94,18 @@ def bench(request: Request, more: Mapping[str, Any], outcome: Outcome, say: Say)
     run_on_hosts(in_batches(request, book), selection, outcome, say, work, playbook=book.path, record=record)
 
 
-def _spread(request: Request, selection: Selection, outcome: Outcome, say: Say, job: Job, book: Playbook) -> None:
+def _spread(
+    request: Request,
+    selection: Selection,
+    outcome: Outcome,
+    say: Say,
+    job: Job,
+    book: Playbook,
+    record: Mapping[str, Any],
+) -> None:
     """All hosts at once: each waits for the others before its first load, so none can wait for its turn."""
-    spreading = Spreading([host.name for host in selection.hosts])
+    names, past = [host.name for host in selection.hosts], request.past
+    spreading = Spreading(names, job.concurrency, _how_on(past))
 
     def work(context: Context) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -104,16 +113,38 @@ def _spread(request: Request, selection: Selection, outcome: Outcome, say: Say, 
         return found
 
     try:
-        run_on_hosts(request, selection, outcome, say, work, playbook=book.path)
+        run_on_hosts(
+            request,
+            selection,
+            outcome,
+            say,
+            work,
+            playbook=book.path,
+            record=record,
+            whole=True,
+            over=spreading.deal.leave,
+        )
     finally:
         spread = spreading.merged()
         if spread is not None and outcome.run is not None and outcome.bundle is not None and not request.check:
+            from eaglelab.report import write  # here, so that no other command waits for it
+
             bundle = Bundle(outcome.bundle, outcome.run, "", masker=outcome.masker)
             bundle.text("measurements.json", to_json(spread.measured))
             bundle.json("spread.json", spread.to_json())
             outcome.more["spread"] = {**spread.to_json(), "left": [load.name for load in spreading.deal.left]}
             say.show(measurement_table(spread.measured, ranked=job.ranked))
             say.show(spread_table(spread))
+            write.write_report(outcome.bundle, None, say.line)
+
+
+def _how_on(past: PastRun | None) -> str:
+    """What to type where hosts are not equal, or not any more."""
+    if past is None:
+        return "name equal hosts, or leave out --spread: each host then measures all settings"
+    hosts = ",".join(past.hosts)
+    back = f"invoke rollback --host {hosts} puts back what is left of it"
+    return f"make them equal again, then {past.command_line()}; or begin a new run with equal hosts: {back}"
 
 
 def matrix_of(more: Mapping[str, Any]) -> Matrix:

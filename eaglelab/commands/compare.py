@@ -10,15 +10,18 @@ from eaglelab.commands.outcome import Outcome
 from eaglelab.compare.comparison import Comparison, Side
 from eaglelab.compare.comparison import compare as held_against
 from eaglelab.compare.document import document
+from eaglelab.compare.explained import explanations
 from eaglelab.compare.gate import Gate, parse_gate
 from eaglelab.compare.junit import junit_xml
 from eaglelab.compare.markdown import markdown
 from eaglelab.compare.verdicts import JUDGES, Judge, Verdict, judge
 from eaglelab.errors import GateMissed, InputError
 from eaglelab.nearest import did_you_mean
+from eaglelab.profile.log_report import LogReport
 from eaglelab.report.compare_view import comparison_view
 from eaglelab.runs.evidence import RunEvidence
 from eaglelab.runs.naming import named_run
+from eaglelab.runs.server_log import log_of
 from eaglelab.say import Say
 
 __all__ = ["compare"]
@@ -48,15 +51,24 @@ def compare(
     for candidate in candidates:
         comparison = held_against(reference, candidate)
         judged.append((comparison, judge(limits, comparison, judged_by)))
+    read: dict[int, LogReport | None] = {}
+
+    def log_once(run: RunEvidence) -> LogReport | None:
+        """The reference is held against each candidate, and a log may be long."""
+        if id(run) not in read:
+            read[id(run)] = log_of(run.loads)
+        return read[id(run)]
+
+    why = [explanations(comparison, log_once) for comparison, _ in judged]
     for number, (comparison, verdicts) in enumerate(judged):
         if number:
             say.line("")
-        say.show(comparison_view(comparison, verdicts))
-    outcome.more["compare"] = document(judged)
+        say.show(comparison_view(comparison, verdicts, why[number]))
+    outcome.more["compare"] = document(judged, why)
     if junit:
         _write(junit, junit_xml(judged), "--junit", say)
     if summary:
-        _write(summary, markdown(judged), "--markdown", say)
+        _write(summary, markdown(judged, why), "--markdown", say)
     _missed(judged, limits)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from eaglelab.actions import ACTIONS
@@ -13,6 +13,7 @@ from eaglelab.actions.model import hidden_size
 from eaglelab.actions.serve import wanted_fingerprint
 from eaglelab.actions.wait import expected_load
 from eaglelab.commands.clients import Client
+from eaglelab.commands.known_settings import refuse_unknown
 from eaglelab.commands.restoring import found_before, leave, named, put_back
 from eaglelab.context import Context
 from eaglelab.errors import AttentionError, EaglelabError, HostError, Interrupted, NotOurs
@@ -28,7 +29,7 @@ from eaglelab.sweep.one_load import why_not_one_load
 from eaglelab.sweep.plan import Load, SweepPlan, plan_loads
 from eaglelab.sweep.relevance import all_reduce_bytes, fully_linked, is_nccl_setting, nccl_relevance
 
-__all__ = ["Job", "Loads", "forget", "load_vars", "measure_host", "try_load"]
+__all__ = ["Job", "Loads", "forget", "hold", "load_vars", "measure_host", "try_load"]
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,7 @@ def _plan(context: Context, job: Job) -> SweepPlan:
     plan = plan_loads(job.matrix.points(), why_not, expected_load(context), separate=job.separate)
     context.say.show(plan_table(plan))
     job.client.refuse(context, arguments_of(first, ACTIONS, job.client.measures, context))
+    refuse_unknown(context, job.matrix, anyway=job.anyway)
     _refuse_irrelevant(context, job)
     for load in plan.loads:  # whose server would be ended, before the first one is measured
         ACTIONS["check_owner"].run(context, arguments_of(job.book_of(load), ACTIONS, "check_owner", context))
@@ -171,7 +173,8 @@ def try_load(context: Context, job: Job, load: Load, failed: list[Failed]) -> li
         if load.one_load and isinstance(error, ServerDied):
             context.say.line("  its step counts are tried again, a load for each", style="yellow")
             forget(context, load)
-            return [replace(load, steps=(count,), why="") for count in load.steps or ()]
+            context.bundle.json(f"{load.folder}/instead.json", {"loads": [each.name for each in load.apart]})
+            return load.apart
         failed += [Failed(point.steps, point.variation.name, what) for point in load.points]
     return []
 
@@ -185,19 +188,25 @@ def forget(context: Context, load: Load) -> None:
 
 def _one_load(context: Context, job: Job, load: Load) -> None:
     """Its settings, measured; from the bundle, where an earlier try has them and its server would be started just so."""
-    book = job.book_of(load)
-    done = context.bundle.read(f"{load.folder}/done.json") if context.resumed else None
-    if done is not None and _still(context, book, job.client.measures, done["fingerprint"]):
-        context.say.line(f"holds since {done['at']}: {load.name}", style="bold")
-        context.bundle.event(load.name, job.client.measures, "held")
+    if hold(context, job, load):
         return
     context.found.variation = load.variation.name
-    Runner(context, ACTIONS).run(book)
+    Runner(context, ACTIONS).run(job.book_of(load))
     record = context.found.record
     if record is not None and not context.options.check:
         at = time.strftime("%Y-%m-%d %H:%M")
         context.bundle.json(f"{load.folder}/fingerprint.json", _fingerprint(context, load, record))
         context.bundle.json(f"{load.folder}/done.json", {"fingerprint": record["fingerprint"], "at": at})
+
+
+def hold(context: Context, job: Job, load: Load) -> bool:
+    """Whether an earlier try has measured a load whose server would be started just so; its figures then count as found."""
+    done = context.bundle.read(f"{load.folder}/done.json") if context.resumed else None
+    if done is None or not _still(context, job.book_of(load), job.client.measures, done["fingerprint"]):
+        return False
+    context.say.line(f"holds since {done['at']}: {load.name}", style="bold")
+    context.bundle.event(load.name, job.client.measures, "held")
+    return True
 
 
 def _fingerprint(context: Context, load: Load, record: Mapping[str, Any]) -> dict[str, Any]:

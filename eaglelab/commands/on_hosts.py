@@ -44,11 +44,15 @@ def run_on_hosts(
     record: Mapping[str, Any] | None = None,
     looks: bool = False,
     undo: Callable[[Context], None] | None = None,
+    whole: bool = False,
+    over: Callable[[str], None] = lambda _name: None,
 ) -> None:
     """Opens a run, then does `work` on each host; what it returns goes under the host's name into the outcome.
 
     `looks`: it changes nothing, and so takes no host's lock. With `record` the run can be resumed. `undo` puts back what
-    `work` did, also where that went well; None where it leaves nothing behind.
+    `work` did, also where that went well; None where it leaves nothing behind. `whole`: the hosts share one piece of work, so
+    that as long as it is not done all have their part in it again, and none has a report of its own. `over` hears of each
+    of several hosts that has ended.
     """
     past = request.past
     run = past.run if past else new_run(request.command, time.time())
@@ -61,9 +65,9 @@ def run_on_hosts(
     if record and not request.check:
         Bundle(folder, run, "").json("request.json", record)
     for host in selection.hosts:
-        outcome.hosts[host.name] = (past and past.result(host.name)) or {"ok": False}
+        outcome.hosts[host.name] = (past and not whole and past.result(host.name)) or {"ok": False}
     left = [host for host in selection.hosts if not outcome.hosts[host.name]["ok"]]
-    job = _Job(request, selection, outcome, work, undo, playbook, record, looks, run, folder)
+    job = _Job(request, selection, outcome, work, undo, over, playbook, record, looks, whole, run, folder)
     outcome.masker = Masker.of_all(host.masker(os.environ) for host in left)
     try:
         if len(selection.hosts) == 1:
@@ -86,9 +90,11 @@ class _Job:
     outcome: Outcome
     work: Callable[[Context], dict[str, Any]]
     undo: Callable[[Context], None] | None
+    over: Callable[[str], None]
     playbook: Path | None
     record: Mapping[str, Any] | None
     looks: bool
+    whole: bool
     run: str
     folder: Path
     begun: dict[str, Context] = field(default_factory=dict)
@@ -127,9 +133,8 @@ class _Job:
         )
         with _whole_hints(host, request.inventory), way as context:
             context.inventory = request.inventory
-            if past and (
-                done := past.result(host.name)
-            ):  # whoever had the lock until now may have gone on with it, too
+            done = past.result(host.name) if past and not self.whole else None
+            if done:  # whoever had the lock until now may have gone on with it, too
                 outcome.hosts[host.name] = done
                 speaker.line(f"run {self.run} has come to its end here meanwhile: nothing is left to do")
                 return
@@ -155,7 +160,7 @@ class _Job:
 
 def _report(job: _Job, names: Sequence[str], say: Say) -> None:
     """A page for each host on which all went well, and for those of which something was measured."""
-    if job.records and names:
+    if job.records and names and not job.whole:
         from eaglelab.report import write  # here, so that no other command waits for it
 
         for name in names:
@@ -186,6 +191,7 @@ def _on_all(job: _Job, hosts: list[Host], say: Say) -> None:
         job.on(by_name[name], say, stop, board)
 
     def ended(name: str, end: Ended) -> None:
+        job.over(name)
         error = None if end.error is None else _as_ours(name, end.error, causes if job.puts_all_back else [])
         if error is not None and not causes:
             causes.append(name)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from eaglelab.compare.comparison import Compared, Comparison
 from eaglelab.compare.difference import Difference
+from eaglelab.compare.explained import Explanation
 from eaglelab.compare.metrics import METRICS, signed
 from eaglelab.compare.verdicts import Verdict
 from eaglelab.compare.words import interval_words, sentences
@@ -19,18 +20,31 @@ _MARKUP = re.compile(r"([\\`*_{}\[\]<>|~#@&])")
 _SHOWN = ("tok_s", "accept_length", "ttft_ms", "itl_ms", "total_ms", "draft_ms", "verify_ms", "extend_ms", "other_ms")
 
 
-def markdown(judged: Sequence[tuple[Comparison, Sequence[Verdict]]]) -> str:
-    """A section a candidate: sentences, the gates, a row for each setting and figure, what changed."""
-    return "\n".join(line for comparison, verdicts in judged for line in _section(comparison, verdicts))
+def markdown(judged: Sequence[tuple[Comparison, Sequence[Verdict]]], why: Sequence[Sequence[Explanation]]) -> str:
+    """A section a candidate: sentences, what may explain the difference, the gates, a row for each setting and figure,
+    what changed. `why`: the explanations of each comparison.
+    """
+    sections = (_section(*each, explained) for each, explained in zip(judged, why, strict=True))
+    return "\n".join(line for section in sections for line in section)
 
 
-def _section(comparison: Comparison, verdicts: Sequence[Verdict]) -> Iterator[str]:
+def _section(comparison: Comparison, verdicts: Sequence[Verdict], why: Sequence[Explanation]) -> Iterator[str]:
     a, b = comparison.reference, comparison.candidate
     yield f"## {_text(b.label)} against {_text(a.label)}"
     yield ""
     yield from (f"- {side.label}: {_text(side.names)}" for side in (a, b))
     yield ""
     yield from (f"{_text(sentence)}\n" for sentence in sentences(comparison))
+    if why:
+        cells = [
+            [
+                each.words(comparison),
+                f"{each.diagnosis.code}, {each.diagnosis.certainty}",
+                "; ".join(each.diagnosis.evidence),
+            ]
+            for each in why
+        ]
+        yield from _table(["on the difference", "rule", "evidence"], [list(map(_text, row)) for row in cells])
     if verdicts:
         rows = [[verdict.name, "held" if verdict.held else "**missed**", verdict.what] for verdict in verdicts]
         yield from _table(["gate", "verdict", "difference"], [[_text(r[0]), r[1], _text(r[2])] for r in rows])

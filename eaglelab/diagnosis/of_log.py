@@ -9,7 +9,7 @@ from eaglelab.diagnosis.workers import file_of_worker, release_numbers
 from eaglelab.profile.decode_groups import DecodeGroup
 from eaglelab.profile.log_report import LogReport
 
-__all__ = ["facts_of_log", "put_log"]
+__all__ = ["LOG_FACTS", "facts_of_log", "put_log"]
 
 _COUNTED = {
     "kv-retraction": "retractions",
@@ -28,6 +28,9 @@ _QUOTED = {
 }
 
 _TRUE = {"overlap-disabled": "overlap_disabled", "graph-disabled": "graph_disabled"}
+
+LOG_FACTS = frozenset((*_COUNTED.values(), *_QUOTED.values(), *_TRUE.values(), "log_notes"))
+"""Facts that are there only where a log has the line: in a log that was read and has none, their absence is known."""
 
 
 def facts_of_log(log: LogReport) -> Facts:

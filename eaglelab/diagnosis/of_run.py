@@ -24,7 +24,15 @@ __all__ = ["facts_of_run"]
 
 _At = tuple[SettingKey, int]
 _LOSES = 0.97
-_EARLIER = ("accept_length", "tok_s", "cycle_ms", "other_ms", "worker_class")
+_EARLIER = (
+    *("accept_length", "tok_s", "cycle_ms", "draft_ms", "verify_ms", "other_ms"),
+    *("worker_class", "graph_share", "cached_share"),
+)
+_EARLIER_WHOLE = (
+    *("driver_version", "attention_backend", "sm_clock_after"),
+    *("temperature", "prompt_source", "draft_path"),
+)
+"""What of another run a rule may hold a run against: of each setting, and of the whole."""
 
 
 def facts_of_run(run: RunEvidence, log: LogReport | None = None, earlier: RunEvidence | None = None) -> Facts:
@@ -38,6 +46,8 @@ def facts_of_run(run: RunEvidence, log: LogReport | None = None, earlier: RunEvi
     _put_whole(whole, run)
     if log is not None:
         put_log(whole, log)
+    if earlier is not None:
+        _put_earlier_whole(whole, earlier)
     _put_batches(whole, sheets)
     speculative = {
         words_of(key.steps, batch, key.variation): each for (key, batch), each in sheets.items() if key.steps
@@ -146,6 +156,15 @@ def _put_earlier(sheets: Mapping[_At, Sheet], then: Mapping[_At, Sheet], earlier
                     sheet.put(f"earlier_{name}", fact.value, f"{fact.source} of run {earlier.run}")
 
 
+def _put_earlier_whole(whole: Sheet, earlier: RunEvidence) -> None:
+    then = Sheet()
+    _put_whole(then, earlier)
+    for name in _EARLIER_WHOLE:
+        fact = then.facts.get(name)
+        if fact is not None:
+            whole.put(f"earlier_{name}", fact.value, f"{fact.source} of run {earlier.run}")
+
+
 def _put_batches(whole: Sheet, sheets: Mapping[_At, Sheet]) -> None:
     """What only several batch sizes together say, of what is as the inventory says it."""
     plain = [(key, batch) for key, batch in sheets if not key.variation]
@@ -177,6 +196,9 @@ def _put_whole(whole: Sheet, run: RunEvidence) -> None:
     server = mapping(run.inventory.get("server"))
     speculative = mapping(server.get("speculative"))
     whole.take("sglang", run.sglang, "facts.json")
+    whole.take(
+        "driver_version", next((gpu.get("driver_version") for gpu in _gpus(run.facts, "gpus")), None), "facts.json"
+    )
     whole.take("configured_steps", speculative.get("num_steps"), "inventory.json")
     _put_models(whole, run)
     load = next((load for load in reversed(run.loads) if load.steps), None)
@@ -195,6 +217,7 @@ def _put_whole(whole: Sheet, run: RunEvidence) -> None:
         whole.put("adaptive_ours", len(load.steps or ()) > 1, "plan.json")
         _put_workers(whole, load)
         _put_workload(whole, load)
+        _put_sampling(whole, load, run)
     _put_gpus(whole, run, env)
 
 
@@ -226,6 +249,14 @@ def _put_workload(whole: Sheet, load: LoadEvidence) -> None:
     if load.workloads:
         whole.put("ignore_eos", True, "every request of eaglelab's")
     whole.put("largest_batch", max(load.workloads, default=None), "what was sent")
+
+
+def _put_sampling(whole: Sheet, load: LoadEvidence, run: RunEvidence) -> None:
+    """Neither eaglelab's requests nor those of SGLang's own client say it themselves: the server's own words come first."""
+    if load.workloads or run.serving is not None:
+        source = "the requests do not say it, and the server was given no other default"
+        whole.put("top_p", 1.0, source)
+        whole.put("grammar", False, source)
 
 
 def _put_gpus(whole: Sheet, run: RunEvidence, env: Mapping[str, str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -14,6 +15,9 @@ from eaglelab.sweep.relevance import is_nccl_setting, nccl_relevance
 __all__ = ["flags_of_command", "plain_arguments", "put_arguments", "put_nccl", "put_worker"]
 
 Json = Mapping[str, Any]
+
+_GRAMMARS = ("json_schema", "regex", "ebnf", "structural_tag")
+"""What asks for structured output among a request's sampling parameters."""
 
 
 def plain_arguments(printed: Mapping[str, str]) -> dict[str, Any]:
@@ -48,6 +52,7 @@ def put_arguments(sheet: Sheet, given: Json, source: str) -> None:
     sheet.put("max_running_requests", _count(given.get("max_running_requests")), source)
     sheet.put("attention_backend", _text(given.get("attention_backend")), source)
     sheet.put("disaggregation", _text(given.get("disaggregation_mode")), source)
+    _put_preferred(sheet, given.get("preferred_sampling_params"), source)
     sheet.put("context_length", _count(given.get("context_length")), source)
     sizes = given.get("cuda_graph_bs")
     listed = [size for size in sizes if _count(size)] if isinstance(sizes, list | tuple) else []
@@ -56,6 +61,28 @@ def put_arguments(sheet: Sheet, given: Json, source: str) -> None:
         sheet.put(
             "context_length", sheet.value("target_max_positions"), "config.json of the target: nothing else is set"
         )
+
+
+def _put_preferred(sheet: Sheet, given: object, source: str) -> None:
+    """How requests that do not say it themselves are sampled: what `--preferred-sampling-params` (JSON) names."""
+    try:
+        preferred = _literal(given) if isinstance(given, str) else given
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return
+    if not isinstance(preferred, Mapping):
+        return
+    where = f"preferred_sampling_params in {source}"
+    sheet.take("top_p", preferred.get("top_p"), where)
+    if any(preferred.get(name) for name in _GRAMMARS):
+        sheet.put("grammar", True, where)
+
+
+def _literal(text: str) -> object:
+    """JSON as it is typed, or a dict as a log prints it."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return ast.literal_eval(text)
 
 
 def put_worker(sheet: Sheet, flags: Json, env: Mapping[str, str], source: str) -> None:

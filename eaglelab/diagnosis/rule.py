@@ -34,6 +34,7 @@ Code = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
 @dataclass(frozen=True)
 class Rule:
     """One rule. `needs`: the facts without which it does not apply. `about_settings`: it is tried on each setting.
+    `asks`: those in its condition. `compares`: it holds a run against another one.
 
     The other fields are those of the file; docs/diagnosis.md describes them.
     """
@@ -49,8 +50,14 @@ class Rule:
     source: tuple[str, ...]
     supersedes: tuple[str, ...]
     stops: bool
+    explains: bool
     needs: frozenset[str]
+    asks: frozenset[str]
     about_settings: bool
+
+    @property
+    def compares(self) -> bool:
+        return any(name.startswith("earlier_") for name in self.needs)
 
     @staticmethod
     def can_say(text: str, facts: Mapping[str, object]) -> bool:
@@ -70,6 +77,7 @@ class _Entry(BaseModel):
     source: list[Line] = Field(min_length=1)
     supersedes: list[Code] = []
     stops: bool = False
+    explains: bool = False
 
 
 class _File(BaseModel):
@@ -127,7 +135,9 @@ def _rule(code: str, theme: str, entry: _Entry, document: Located) -> Rule:
         source=tuple(entry.source),
         supersedes=tuple(entry.supersedes),
         stops=entry.stops,
+        explains=entry.explains,
         needs=needed | in_sentence,
+        asks=in_condition,
         about_settings=any(NAMES[name].each for name in in_condition | in_sentence),
     )
 

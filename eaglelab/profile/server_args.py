@@ -22,12 +22,14 @@ SERVER_ARGS = (
     "cuda_graph_max_bs",
     "disable_custom_all_reduce",
     "decode_log_interval",
+    "disaggregation_mode",
+    "preferred_sampling_params",
 )
 
 _LINE = re.compile(r"\bserver_args=(?:ServerArgs\(|\{)")
 _PAIR = re.compile(
     r"(?<![\w'\"])['\"]?(?P<name>" + "|".join(SERVER_ARGS) + r")['\"]?\s*[=:]\s*"
-    r"(?:'(?P<single>[^']*)'|\"(?P<double>[^\"]*)\"|(?P<bare>[\w.+-]+))"
+    r"(?:'(?P<single>[^']*)'|\"(?P<double>[^\"]*)\"|(?P<dict>\{[^{}]*\})|(?P<bare>[\w.+-]+))"
 )
 _VERSION = re.compile(r"\bsglang(?:\[\w+\])?(?:==|[ _]version[:=]? ?| v)(\d+\.\d+[\w.]*)", re.IGNORECASE)
 
@@ -39,7 +41,7 @@ def parse_server_args(line: str) -> dict[str, str] | None:
         return None
     pairs = _PAIR.finditer(line, start.end())
     return {
-        pair["name"]: next(text for text in pair.group("single", "double", "bare") if text is not None)
+        pair["name"]: next(text for text in pair.group("single", "double", "dict", "bare") if text is not None)
         for pair in pairs
     }
 

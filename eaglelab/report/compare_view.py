@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -10,11 +11,13 @@ from rich.text import Text
 
 from eaglelab.compare.comparison import Compared, Comparison
 from eaglelab.compare.difference import Change, Difference
+from eaglelab.compare.explained import Explanation
 from eaglelab.compare.metrics import METRICS, PHASE_METRICS, Metric, signed
 from eaglelab.compare.verdicts import Verdict
 from eaglelab.compare.words import interval_words, sentences
 from eaglelab.printable import printable
 from eaglelab.report.cells import MISSING, figure, note
+from eaglelab.report.diagnosis_view import diagnosis_lines
 from eaglelab.report.folding import Column, Folding
 
 __all__ = ["comparison_view"]
@@ -28,8 +31,10 @@ _VARIATION_WIDTH = 25
 _MOST_CHANGES = 20
 
 
-def comparison_view(comparison: Comparison, verdicts: Sequence[Verdict]) -> RenderableType:
-    """All of it."""
+def comparison_view(
+    comparison: Comparison, verdicts: Sequence[Verdict], why: Sequence[Explanation] = ()
+) -> RenderableType:
+    """All of it. `why`: what may explain the differences."""
     first, *others = sentences(comparison)
     parts: list[RenderableType] = [Text(printable(first), style="bold"), ""]
     parts += [note(printable(f"{side.label}: {side.names}")) for side in (comparison.reference, comparison.candidate)]
@@ -41,7 +46,7 @@ def comparison_view(comparison: Comparison, verdicts: Sequence[Verdict]) -> Rend
         rows = [each for each in comparison.settings if any(name in each.differences for name in names)]
         if rows:
             parts += ["", _table(comparison, rows, names)]
-    parts += [*_legend(comparison), *_changes(comparison), *_gates(verdicts)]
+    parts += [*_legend(comparison), *_changes(comparison), *_why(comparison, why), *_gates(verdicts)]
     return Group(*parts)
 
 
@@ -118,6 +123,15 @@ def _changes(comparison: Comparison) -> Iterator[RenderableType]:
     more = len(comparison.changes) - _MOST_CHANGES
     if more > 0:
         yield note(f"and {more} more: --json has them all")
+
+
+def _why(comparison: Comparison, why: Sequence[Explanation]) -> Iterator[RenderableType]:
+    if not why:
+        return
+    yield ""
+    yield Text("on the difference:", style="bold")
+    for each in why:
+        yield diagnosis_lines(replace(each.diagnosis, sentence=each.words(comparison)))
 
 
 def _gates(verdicts: Sequence[Verdict]) -> Iterator[RenderableType]:

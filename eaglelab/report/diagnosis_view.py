@@ -13,7 +13,7 @@ from eaglelab.diagnosis import Diagnosis
 from eaglelab.diagnosis.checks import Checked
 from eaglelab.printable import printable
 
-__all__ = ["checks_table", "diagnosis_view"]
+__all__ = ["checks_table", "diagnosis_lines", "diagnosis_view"]
 
 _STYLES = {"alarm": "bold red", "warning": "yellow", "note": "cyan", "ok": "green", "not known": "dim"}
 _TOLD = ("alarm", "warning")
@@ -26,6 +26,11 @@ def diagnosis_view(found: Sequence[Diagnosis]) -> RenderableType:
     if not found:
         return Text("Diagnosis: no rule has anything to say of these figures.")
     return Group(Text("Diagnosis", style="bold"), *(line for each in found for line in _lines(each)))
+
+
+def diagnosis_lines(each: Diagnosis) -> RenderableType:
+    """One of them."""
+    return Group(*_lines(each))
 
 
 def checks_table(checks: Sequence[Checked]) -> RenderableType:

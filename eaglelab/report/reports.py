@@ -19,7 +19,7 @@ from eaglelab.model.from_run import explain_run
 from eaglelab.printable import printable
 from eaglelab.profile.log_report import LogReport
 from eaglelab.profile.log_source import DamagedLogError, chunks
-from eaglelab.profile.logfile import read_logs, record_lines
+from eaglelab.profile.logfile import record_lines
 from eaglelab.profile.records import read_records
 from eaglelab.profile.summary import summarise
 from eaglelab.report.diagnosis_view import diagnosis_view
@@ -31,6 +31,7 @@ from eaglelab.report.served import served
 from eaglelab.report.serving_view import serving_table
 from eaglelab.report.terminal import log_report, profile_table
 from eaglelab.runs.evidence import LoadEvidence, RunEvidence
+from eaglelab.runs.server_log import log_of
 
 __all__ = ["Report", "report_of_log", "report_of_run"]
 
@@ -54,7 +55,7 @@ def report_of_run(evidence: RunEvidence) -> Report:
     """Of one host of a run."""
     evidence = replace(evidence, loads=tuple(_with_profile(load, evidence.simulated) for load in evidence.loads))
     explained = explain_run(evidence)
-    diagnoses = diagnose(facts_of_run(evidence, _log_of(evidence.loads)))
+    diagnoses = diagnose(facts_of_run(evidence, log_of(evidence.loads)))
     headline = run_headline(evidence, explained, diagnoses)
     profiles = {load.name or ".": load.profile.to_json() for load in evidence.loads if load.profile is not None}
     return Report(
@@ -99,12 +100,6 @@ def report_of_log(name: str, files: Sequence[Path], show: str, report: LogReport
         page=lambda: log_page(name, report, explained, diagnoses, show, again),
         cycles=partial(_log_lines, files),
     )
-
-
-def _log_of(loads: Sequence[LoadEvidence]) -> LogReport | None:
-    """What the server said in the last load that speculated: retractions, memory, which worker and all-reduce it chose."""
-    logs = [load.log for load in loads if load.log is not None and load.steps]
-    return read_logs([str(logs[-1])]) if logs else None
 
 
 def _with_profile(load: LoadEvidence, simulated: str | None) -> LoadEvidence:

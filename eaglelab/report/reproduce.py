@@ -10,7 +10,7 @@ from eaglelab.masking import MASK
 
 __all__ = ["command_line", "lacks_a_secret", "show_again", "show_log_again"]
 
-_SWITCHES = ("no_baseline", "no_probe", "separate_loads", "anyway", "keep")
+_SWITCHES = ("no_baseline", "no_probe", "separate_loads", "anyway", "keep", "spread")
 
 
 def command_line(request: Mapping[str, Any]) -> str | None:

@@ -31,8 +31,9 @@ def write_page(page: Page, path: Path) -> Path:
     return path
 
 
-def write_report(folder: Path, host: str, tell: Callable[[str], None]) -> Path | None:
-    """Leaves `report.html` in the bundle of a host's run that has come to its end, and says where.
+def write_report(folder: Path, host: str | None, tell: Callable[[str], None]) -> Path | None:
+    """Leaves `report.html` in the bundle of a host's run that has come to its end (None: of a run on one host, or on several
+    that shared its loads), and says where.
 
     Nothing is raised: a host was measured, and what was found is in the bundle. What went wrong is told in a line, and None
     is returned; so it is where there is nothing to report on.
@@ -44,7 +45,7 @@ def write_report(folder: Path, host: str, tell: Callable[[str], None]) -> Path |
         path = write_page(report_of_run(evidence).page(), evidence.folder / PAGE)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - a run that is done must not fail for its report
         what = error.what if isinstance(error, EaglelabError) else f"{type(error).__name__} {error}".strip()
-        tell(f"no {PAGE}: {what}; {show_again(folder.name, host, several=True)} --html tries again")
+        tell(f"no {PAGE}: {what}; {show_again(folder.name, host or '', several=host is not None)} --html tries again")
         return None
     here = Path.cwd()
     tell(f"report: {path.relative_to(here) if path.is_relative_to(here) else path}")

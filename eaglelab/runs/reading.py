@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,9 +15,11 @@ from eaglelab.profile.setting_json import setting_of
 from eaglelab.profile.summary import Profile
 from eaglelab.runs.evidence import LoadEvidence, RunEvidence
 
-__all__ = ["read_run"]
+__all__ = ["SET_ASIDE", "read_run"]
 
 _Made = TypeVar("_Made")
+SET_ASIDE = "set-aside"
+"""The folder of what a run measured and does not count any more."""
 _MARKS = ("profile.json", "fingerprint.json", "server.json", "server.log")
 """One of these is in the folder of every load."""
 _RUN = ("request.json", "events.jsonl", "inventory.json", "measurements.json", "serving.json", *_MARKS)
@@ -25,6 +28,8 @@ _RUN = ("request.json", "events.jsonl", "inventory.json", "measurements.json", "
 
 def read_run(folder: Path, host: str | None = None) -> tuple[RunEvidence, ...]:
     """What is in a run's bundle, an entry for each of its hosts (for `host` alone, if one is named).
+
+    A sweep that was spread is one entry with all that its hosts measured, in that order; facts are those of the first.
 
     A file that is damaged or missing costs what is in it and nothing else; see `RunEvidence.problems`. Raises InputError
     where the folder is none of a run, or the host was not in it.
@@ -46,6 +51,8 @@ def read_run(folder: Path, host: str | None = None) -> tuple[RunEvidence, ...]:
         if not found:
             what = f"run {folder.name} has nothing of host '{host}'"
             raise InputError(what, where=str(folder), hint=did_you_mean(host, there, label="it is of"))
+    if host is None and len(found) > 1 and _shared(request) and (folder / "measurements.json").is_file():
+        found = [_whole(_read(folder.name, folder, ", ".join(hosts), request, damaged), found)]
     if not any(each.began or each.loads or not each.empty for each in found):
         raise InputError("nothing of a run is in it", where=str(folder), hint="give a folder under logs/")
     return tuple(found)
@@ -81,10 +88,32 @@ def _read(run: str, folder: Path, host: str, request: Mapping[str, Any], damaged
     )
 
 
+def _shared(request: Mapping[str, Any]) -> bool:
+    """Whether the hosts of a run shared its loads."""
+    more = request.get("more")
+    return isinstance(more, dict) and more.get("spread") is True
+
+
+def _whole(all_of_it: RunEvidence, hosts: Sequence[RunEvidence]) -> RunEvidence:
+    """What a run is on hosts that shared its loads."""
+    first = next((each for each in hosts if each.facts), hosts[0])
+    return replace(
+        all_of_it,
+        finished=all(each.finished for each in hosts),
+        began=min((each.began for each in hosts if each.began is not None), default=None),
+        sglang=first.sglang,
+        inventory=first.inventory,
+        facts=first.facts,
+        server_info=first.server_info,
+    )
+
+
 def _loads(files: _Files) -> Iterator[LoadEvidence]:
     """The loads in the order in which they were started."""
     root = files.folder
-    named = {path.parent for mark in _MARKS for path in root.rglob(mark)}
+    named = {
+        path.parent for mark in _MARKS for path in root.rglob(mark) if SET_ASIDE not in path.relative_to(root).parts
+    }
     for folder in sorted(named, key=_started):
         name = str(folder.relative_to(root)) if folder != root else ""
         fingerprint, server = files.json(f"{name}/fingerprint.json"), files.json(f"{name}/server.json")

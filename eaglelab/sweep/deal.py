@@ -3,90 +3,145 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from eaglelab.errors import HostError
+from eaglelab.errors import NotOurs
+from eaglelab.sweep.deck import Deck
 from eaglelab.sweep.plan import Load
 
-__all__ = ["Deal", "differences"]
+__all__ = ["Deal", "Kept", "differences"]
 
 _LOOK_S = 0.2
 """How often a host that waits looks whether it is to end."""
 
 
+@dataclass(frozen=True)
+class Kept:
+    """What a host has of earlier tries of this run. `loads`: those that it measured, by folder. `claim`: the folder of the
+    load that it was at in the end.
+    """
+
+    loads: Collection[str] = ()
+    claim: str | None = None
+
+
 class Deal:
     """The loads of `names`, whose threads share it. The first load is the reference: every host gets it.
 
-    A host that waits calls `idle` (a few times a second), which may raise.
+    A host that waits calls `idle` (a few times a second), which may raise. `absent(identity)` says, once all who come are
+    known, which loads the others need not make since hosts of that identity, not among them, measured them before.
     """
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(
+        self,
+        names: Sequence[str],
+        absent: Callable[[Mapping[str, Any], Collection[str]], Collection[str]] = lambda _identity, _joined: (),
+        hint: str = "",
+    ) -> None:
         self._names = tuple(names)
+        self._absent = absent
+        self._hint = hint
         self._changed = threading.Condition()
         self._to_come = set(names)
         self._equal: dict[str, Mapping[str, Any]] = {}
-        self._waiting: deque[Load] | None = None
-        self._reference: Load | None = None
-        self._at_work: dict[str, Load] = {}
+        self._kept: dict[str, Kept] = {}
+        self._loads: list[Load] = []
+        self._gone: set[str] = set()
+        self._refused = ""
+        self._deck: Deck | None = None
 
-    def join(self, name: str, identity: Mapping[str, Any], loads: Iterable[Load], idle: Callable[[], None]) -> Load:
+    def join(
+        self,
+        name: str,
+        identity: Mapping[str, Any],
+        loads: Iterable[Load],
+        idle: Callable[[], None],
+        kept: Kept = Kept(),
+    ) -> Load:
         """Waits until every host has joined or left; then the reference.
 
-        `identity` is what must be the same on all. Raises HostError where it is not: nothing was loaded by then.
+        `identity` is what must be the same on all. Raises NotOurs where it is not: nothing was loaded by then, and what
+        an earlier try has left there stays.
         """
         with self._changed:
             self._to_come.discard(name)
-            self._equal[name] = identity
-            if self._waiting is None:
-                self._reference, *rest = loads
-                self._waiting = deque(rest)
+            self._equal[name], self._kept[name] = identity, kept
+            self._loads = self._loads or list(loads)
             self._changed.notify_all()
             self._wait(lambda: not self._to_come, idle)
             told = differences({name: self._equal[name] for name in self._names if name in self._equal})
-            assert self._reference is not None  # noqa: S101 - set above
-        if told:
-            raise HostError(
-                f"these hosts are not equal, so their figures cannot be compared: {'; '.join(told)}",
-                where=name,
-                hint="name equal hosts, or leave out --spread: each host then measures all settings",
-            )
-        return self._reference
+            if self._refused or told:
+                raise self._unequal(name, told)
+            if self._deck is None:
+                self._deck = self._dealt(identity)
+            return self._loads[0]
 
     def take(self, name: str, idle: Callable[[], None]) -> Load | None:
         """The next load for a host; None once nothing is left, also at the others, whose loads might come back."""
         with self._changed:
-            self._at_work.pop(name, None)
+            deck = self._dealing
+            deck.made(name)
             self._changed.notify_all()
-            assert self._waiting is not None  # noqa: S101 - it has joined
-            waiting = self._waiting
-            self._wait(lambda: bool(waiting) or not self._at_work, idle)
-            if not waiting:
-                return None
-            self._at_work[name] = waiting.popleft()
-            return self._at_work[name]
+            found: list[Load] = []
+
+            def given() -> bool:
+                found.extend(filter(None, [deck.take(name)]))
+                return bool(found) or deck.over
+
+            self._wait(given, idle)
+            self._changed.notify_all()
+            return found[0] if found else None
 
     def again(self, loads: Sequence[Load]) -> None:
         """Loads to be made instead of one that came to nothing."""
         with self._changed:
-            if self._waiting is not None:
-                self._waiting.extendleft(reversed(loads))
+            self._dealing.instead(loads)
+            self._changed.notify_all()
+
+    def disclaim(self, name: str) -> None:
+        """The load that a host was at in an earlier try does not go on there: another may make it as well."""
+        with self._changed:
+            self._dealing.disclaim(name)
+            self._changed.notify_all()
+
+    def refuse(self, why: str) -> None:
+        """A host is not the one that an earlier try measured on: nobody who has not begun yet begins."""
+        with self._changed:
+            self._refused = self._refused or why
             self._changed.notify_all()
 
     def leave(self, name: str) -> None:
-        """A host makes no more loads; the one that it was at goes back to the others."""
+        """A host makes no more loads; the one that it was at goes back to the others. It may never have joined."""
         with self._changed:
             self._to_come.discard(name)
-            load = self._at_work.pop(name, None)
-            if load is not None and self._waiting is not None:
-                self._waiting.appendleft(load)
+            self._gone.add(name)
+            if self._deck is not None:
+                self._deck.leave(name)
             self._changed.notify_all()
 
     @property
     def left(self) -> Sequence[Load]:
         """Loads that nobody has made."""
-        return tuple(self._waiting or ())
+        return tuple(self._deck.waiting) if self._deck is not None else tuple(self._loads[1:])
+
+    @property
+    def _dealing(self) -> Deck:
+        assert self._deck is not None  # noqa: S101 - whoever asks has joined
+        return self._deck
+
+    def _dealt(self, identity: Mapping[str, Any]) -> Deck:
+        kept = {folder for each in self._kept.values() for folder in each.loads}
+        kept |= set(self._absent(identity, self._equal.keys()))
+        claims = {name: self._kept[name].claim for name in self._names if name in self._kept and name not in self._gone}
+        return Deck.of(self._loads[1:], kept, {name: claim for name, claim in claims.items() if claim})
+
+    def _unequal(self, name: str, told: Sequence[str]) -> NotOurs:
+        what = f"these hosts are not equal, so their figures cannot be compared: {'; '.join(told)}"
+        if self._refused:
+            what = f"nothing was begun, because {self._refused}"
+        return NotOurs(what, where=name, hint=self._hint)
 
     def _wait(self, holds: Callable[[], bool], idle: Callable[[], None]) -> None:
         while not holds():

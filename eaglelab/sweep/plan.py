@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from eaglelab.server.setting import setting_name
 from eaglelab.sweep.matrix import Point, Variation
@@ -29,6 +29,11 @@ class Load:
     @property
     def points(self) -> list[Point]:
         return [Point(count, self.variation) for count in (self.steps or (None,))]
+
+    @property
+    def apart(self) -> list[Load]:
+        """A load for each of its step counts."""
+        return [replace(self, steps=(count,), why="") for count in self.steps or ()]
 
     @property
     def name(self) -> str:

@@ -64,7 +64,8 @@ class FakeHost:
     """`calls` keeps every operation; `fail` raises instead of answering; the rest is what the host has.
 
     `begun` are the loads that it was given, in order; `load_faults` what goes wrong in those whose name holds the key
-    (see FakeLoad). A server whose command line holds one of `dies_with` dies as it starts.
+    (see FakeLoad). A server whose command line holds one of `dies_with` dies as it starts. `unknown`: flags and variables that
+    its SGLang does not know, each with the nearest that it does.
     """
 
     def __init__(self) -> None:
@@ -96,6 +97,7 @@ class FakeHost:
         self.load_faults: dict[str, str] = {}
         self.dies_with: set[str] = set()
         self.topology = ""
+        self.unknown: dict[str, str | None] = {}
 
     def snapshot(self) -> Any:
         """All that a command may change."""
@@ -326,6 +328,12 @@ class FakeHost:
 
     def op_gpu_state(self) -> Any:
         return {"gpus": [{"index": "0", "clocks.sm": "1980"}]}
+
+    def op_look_up(self, package: str, flags: list[str], variables: list[str]) -> Any:
+        def of(names: list[str]) -> Any:
+            return {"known": 9, "unknown": {name: near for name, near in self.unknown.items() if name in names}}
+
+        return {"flags": of(flags), "variables": of(variables)}
 
     def op_topology(self) -> Any:
         return {"text": self.topology}

@@ -144,17 +144,17 @@ def test_junit_of_hostile_names_can_be_read_and_has_no_control_character() -> No
 
 
 def test_markdown_of_hostile_names_stays_in_its_cells() -> None:
-    lines = markdown([hostile()]).splitlines()
+    lines = markdown([hostile()], [()]).splitlines()
     tables = [line for line in lines if line.startswith("|")]
     assert {len(re.findall(r"(?<!\\)\|", line)) for line in tables} == {4, 9}
     assert not any("<b>" in line for line in lines)
     assert not any(line.startswith("# ") for line in lines)
     assert any("\\<b\\>" in line for line in lines)
-    markdown([hostile()]).encode("utf-8")
+    markdown([hostile()], [()]).encode("utf-8")
 
 
 def test_markdown_has_the_gates_the_figures_and_what_changed() -> None:
-    text = markdown([judged("tok_s@2 >= -2%")])
+    text = markdown([judged("tok_s@2 >= -2%")], [()])
     assert "| tok\\_s\\@2 \\>= -2% at 2 steps, concurrency 1 | **missed** | -3.00 % (-3.00 to -3.00) |" in text
     assert re.search(
         r"\| 2 steps, concurrency 1 \| verify \(ms\) \| 15\.800 \| 16\.700 \| \+0\.900 \| \+5\.70 \|", text

@@ -41,6 +41,30 @@ def test_the_loads_have_their_step_counts_clocks_and_workloads(folder: Path) -> 
     assert found.measured is not None
 
 
+def test_a_load_that_was_set_aside_is_not_read(folder: Path) -> None:
+    (folder / "set-aside").mkdir()
+    (folder / "k2-3").rename(folder / "set-aside" / "k2-3-1")
+    (found,) = read_run(folder)
+    assert [load.name for load in found.loads] == ["baseline"]
+
+
+def test_hosts_that_shared_the_loads_of_a_run_are_one_and_each_alone_can_be_asked_for(folder: Path) -> None:
+    for host in ("a", "b"):
+        (folder / host).mkdir()
+        for name in ("facts.json", "inventory.json", "result.json", "events.jsonl"):
+            (folder / host / name).write_text((folder / name).read_text())
+    request = json.loads((folder / "request.json").read_text())
+    for more, hosts in (({"spread": True}, ["a, b"]), ({"spread": False}, ["a", "b"]), ({}, ["a", "b"])):
+        (folder / "request.json").write_text(json.dumps({**request, "hosts": ["a", "b"], "more": more}))
+        assert [each.host for each in read_run(folder)] == hosts
+    (folder / "request.json").write_text(json.dumps({**request, "hosts": ["a", "b"], "more": {"spread": True}}))
+    (whole,) = read_run(folder)
+    assert (whole.finished, whole.sglang, len(whole.measured.measurements)) == (True, "0.5.9", 2)
+    assert [each.host for each in read_run(folder, "b")] == ["b"]
+    (folder / "b" / "result.json").unlink()
+    assert read_run(folder)[0].finished is False
+
+
 @pytest.mark.parametrize(
     "name",
     [

@@ -9,7 +9,7 @@ import os
 import re
 from typing import Any, Sequence
 
-__all__ = ["flags_not_known", "model_facts", "torch_version"]
+__all__ = ["flags_not_known", "model_facts", "torch_version", "variables_not_known"]
 
 _MOST_TEXT = 4 << 20
 _ALWAYS_THERE = frozenset(("model-path", "port", "tp-size", "mem-fraction-static"))
@@ -65,6 +65,26 @@ def flags_not_known(package: str, flags: Sequence[str]) -> Any:
     unknown = [flag for flag in flags if not any(name.startswith(flag) for name in known)]
     near = {flag: (difflib.get_close_matches(flag, known, n=1) + [None])[0] for flag in unknown}
     return {"known": len(known), "unknown": near}
+
+
+def variables_not_known(package: str, names: Sequence[str]) -> Any:
+    """Which of the environment variables no file of this release names, each with the nearest that one does.
+
+    Only those that begin with SGLANG_ are SGLang's own to know. Read as text. None where none of them is found there at all.
+    """
+    own = [name for name in names if name.startswith("SGLANG_")]
+    known = set()
+    for path in glob.iglob(os.path.join(glob.escape(package), "**", "*.py"), recursive=True) if own else ():
+        try:
+            with open(path, "rb") as file:
+                known.update(re.findall(rb"\bSGLANG_[A-Z0-9_]+", file.read(_MOST_TEXT)))
+        except OSError:
+            continue
+    if not known:
+        return None
+    words = sorted(name.decode() for name in known)
+    near = {name: (difflib.get_close_matches(name, words, n=1) + [None])[0] for name in own if name not in words}
+    return {"known": len(words), "unknown": near}
 
 
 def torch_version(python: str) -> Any:

@@ -9,6 +9,7 @@ import sys
 import traceback
 from typing import Any, BinaryIO
 
+from eaglelab.remote.agent.checkup import flags_not_known, variables_not_known
 from eaglelab.remote.agent.contents import parse_contents
 from eaglelab.remote.agent.facts import facts, gpu_state, known_loads, topology
 from eaglelab.remote.agent.files import read_file, sed
@@ -143,6 +144,10 @@ class Agent:
 
     def op_topology(self) -> Any:
         return {"text": topology()}
+
+    def op_look_up(self, package: str, flags: list[str], variables: list[str]) -> Any:
+        """What of these the SGLang in `package` does not know; see checkup.py."""
+        return {"flags": flags_not_known(package, flags), "variables": variables_not_known(package, variables)}
 
     def op_loaded(self, key: str, seconds: float) -> Any:
         """Remembers how long a load took, for the estimate of the next one."""
