@@ -107,7 +107,7 @@ class Server:
         return self.log.read_text(encoding="utf-8")
 
 
-def wait_until(happened: Any, what: str, seconds: float = 15.0) -> None:
+def wait_until(happened: Any, what: str, seconds: float = 60.0) -> None:
     """Poll a process that is not ours; the only waiting in these tests."""
     deadline = time.monotonic() + seconds
     while not happened():

@@ -93,7 +93,7 @@ class ServerHost:
         }
         return self.server.start(**{**arguments, **changes})
 
-    def stop(self, grace: float = 5.0) -> dict[str, Any]:
+    def stop(self, grace: float = 60.0) -> dict[str, Any]:
         return self.server.stop("run-2", grace, lambda _: None)
 
     def pid(self, name: str) -> int:

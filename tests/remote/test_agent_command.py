@@ -213,7 +213,7 @@ def test_stopping_the_server_ends_the_command_and_what_it_has_started(agent: Age
     until(lambda: outside(agent, state).count(b"\n") == 2, "both run")
     group = [int(path.name) for path in Path("/proc").glob("[0-9]*") if _group(path) == pid]
     assert len(group) == 3
-    agent.call("stop", run="run-1", grace=1.0)
+    agent.call("stop", run="run-1", grace=60.0)
     assert end(agent)["signal"] == signal.SIGTERM
     until(lambda: not any(alive(each) for each in group), "all have ended")
 

@@ -267,7 +267,7 @@ def test_a_link_cut_anywhere_in_the_start_leaves_one_load_that_the_next_try_find
 def test_a_stopped_load_says_what_it_has_left_undone(agent: AgentClient, held: Any) -> None:
     pid = start(agent, held.port, count=9)["record"]["pid"]
     held.wait_for(lambda: held.running == 2)
-    assert agent.call("load_stop", id="k2", run="run-1") == {"how": "term", "state": "done"}
+    assert agent.call("load_stop", id="k2", run="run-1", grace=60.0) == {"how": "term", "state": "done"}
     assert not alive(pid)
     end = finished(agent)[-1]["end"]
     assert (end["reason"], end["failed"], end["unsent"]) == ("stopped", 2, 7)
@@ -296,7 +296,7 @@ def test_a_pid_that_is_somebody_else_s_by_now_is_left_alone(agent: AgentClient, 
 def test_a_load_is_ended_before_the_server_is(agent: AgentClient, held: Any) -> None:
     pid = start(agent, held.port)["record"]["pid"]
     held.wait_for(lambda: held.running == 2)
-    agent.call("stop", run="run-2", grace=1.0)
+    agent.call("stop", run="run-2", grace=60.0)
     assert not alive(pid)
     assert finished(agent)[-1]["end"]["reason"] == "stopped"
 
