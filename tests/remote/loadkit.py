@@ -15,7 +15,10 @@ from typing import Any
 
 from eaglelab.remote.agent.driver import Driver
 
-__all__ = ["Streamer", "drive", "event", "load", "request", "streamer"]
+__all__ = ["ME", "Streamer", "drive", "event", "load", "request", "streamer"]
+
+ME = {"by": "me@here", "run": "run-1", "command": "bench", "since": "today"}
+"""Whoever holds the lock of a host."""
 
 
 def event(rid: str, tokens: int, total: int, **more: Any) -> bytes:

@@ -16,17 +16,15 @@ from typing import Any
 
 import pytest
 from linkkit import BreakingLink, client, interpreters
+from loadkit import ME
 from serverkit import alive, until
 
 from eaglelab.profile.serving_row import parse_rows
-from eaglelab.remote.agent.journal import Journal
-from eaglelab.remote.agent.load import Loads
 from eaglelab.remote.client import AgentClient
 from eaglelab.remote.hints import AgentFailure
 from eaglelab.server.bench_serving import ServingLoad, serving_command
 
-CASES = Path(__file__).parents[1] / "cases" / "serving"
-ME = {"by": "me@here", "run": "run-1", "command": "bench", "since": "today"}
+CASES = Path(__file__).parents[2] / "cases" / "serving"
 SLEEPER = [sys.executable, "-c", "import time; print('asleep', flush=True); time.sleep(60)"]
 
 
@@ -77,27 +75,6 @@ def server() -> Iterator[Answers]:
         found.go.set()
         serving.shutdown()
         thread.join()
-
-
-@pytest.fixture(autouse=True)
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr("eaglelab.remote.pipe._END_S", 0.3)
-    yield tmp_path / "eaglelab"
-    Loads(Journal(str(tmp_path / "eaglelab"))).end_all(lambda _: None, 0.0)
-
-
-@pytest.fixture
-def link() -> BreakingLink:
-    return BreakingLink()
-
-
-@pytest.fixture
-def agent(link: BreakingLink) -> Iterator[AgentClient]:
-    found = client(link)
-    found.lock(ME)
-    yield found
-    found.close()
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from linkkit import BreakingLink, BreakingPipe, client, interpreters
-from loadkit import Streamer, load, request, streamer
+from loadkit import ME, Streamer, load, request, streamer
 from serverkit import alive, free_port, until
 
 from eaglelab.remote.agent.journal import Journal
@@ -24,30 +24,6 @@ from eaglelab.remote.agent.load import Loads
 from eaglelab.remote.agent.load_process import BEGIN, BEGUN
 from eaglelab.remote.client import AgentClient
 from eaglelab.remote.hints import AgentFailure
-
-ME = {"by": "me@here", "run": "run-1", "command": "bench", "since": "today"}
-
-
-@pytest.fixture(autouse=True)
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Every agent of a test keeps its state here; what it started is ended."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr("eaglelab.remote.pipe._END_S", 0.3)
-    yield tmp_path / "eaglelab"
-    Loads(Journal(str(tmp_path / "eaglelab"))).end_all(lambda _: None, 0.0)
-
-
-@pytest.fixture
-def link() -> BreakingLink:
-    return BreakingLink()
-
-
-@pytest.fixture
-def agent(link: BreakingLink) -> Iterator[AgentClient]:
-    found = client(link)
-    found.lock(ME)
-    yield found
-    found.close()
 
 
 @pytest.fixture
