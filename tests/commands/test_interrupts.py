@@ -164,6 +164,23 @@ def test_signals_that_come_in_one_go_are_one(command: Command, then: list[int]) 
     assert "all back" in err
 
 
+LATE = """
+import time
+from eaglelab.commands.interrupts import Interrupts
+
+tell = Interrupts._tell
+Interrupts._tell = lambda interrupts: (tell(interrupts), time.sleep(0.5))
+"""
+
+
+def test_they_are_one_however_late_the_second_is_read(command: Command) -> None:
+    command.start(put_back="time.sleep(1.5); print('all back', file=sys.stderr)", before=LATE).until("ready")
+    command.send_at_once(signal.SIGHUP, signal.SIGINT)
+    code, _, err = command.end()
+    assert code == 130
+    assert "all back" in err
+
+
 def test_a_terminal_that_closes_late_ends_no_rollback(command: Command) -> None:
     command.start(put_back="time.sleep(1.5); print('all back', file=sys.stderr)").until("ready")
     command.send(signal.SIGTERM)
