@@ -427,7 +427,8 @@ def test_a_generate_runs_over_ssh_with_news(agent: AgentClient) -> None:
             "generate", host="127.0.0.1", port=server.port, body={}, key=None, timeout=5.0, news=news.append
         )
     assert [tokens for _, tokens in answer["chunks"]] == [1, 2]
-    assert news == [{"tokens": 2}]
+    # Twice a second at most: so the first chunk is told of only where it was half a second in coming.
+    assert news in ([{"tokens": 2}], [{"tokens": 1}], [{"tokens": 1}, {"tokens": 2}])
 
 
 def slowly(*pieces: bytes) -> Callable[[Any, Any], None]:
