@@ -81,7 +81,8 @@ class Interrupts:
         while numbers := self._next(nudging=told):
             if not told and numbers & {*_NUMBERS}:
                 told = True
-                self._tell()
+                # In a thread of its own: whoever reads the words may hang, and a second signal is to be heard all the same.
+                threading.Thread(target=self._tell, name="first words", daemon=True).start()
                 self._pass_over()
             elif numbers & {*_NUMBERS} - {signal.SIGHUP}:
                 self._leave()

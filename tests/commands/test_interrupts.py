@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -189,11 +192,26 @@ def test_a_terminal_that_closes_late_ends_no_rollback(command: Command) -> None:
     assert "all back" in command.end()[2]
 
 
-def test_a_reader_who_hangs_holds_nobody(command: Command) -> None:
+def waiting(pipe: int) -> int:
+    """Bytes that nobody has read yet."""
+    return int(struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0])
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"put_back": "sys.stderr.write('x' * 100000)"},
+        # The first words, too, are then said by the thread that listens, and there is no room for them.
+        {"hang": "signal.pthread_sigmask(signal.SIG_BLOCK, [2, signal.SIGURG]); sys.stderr.write('x' * 100000)"},
+    ],
+    ids=["put-back", "before"],
+)
+def test_a_reader_who_hangs_holds_nobody(command: Command, how: dict[str, str]) -> None:
     reading, writing = os.pipe()
     with open(reading), open(writing, "w") as theirs:  # noqa: PTH123 - descriptors
-        command.start(put_back="sys.stderr.write('x' * 100000)", err=theirs.fileno())
+        command.start(**how, err=theirs.fileno())
         os.read(reading, 6)
+        until(lambda: "hang" not in how or waiting(reading) > 60_000, "it hangs")
         command.send(signal.SIGINT)
         command.until_listening()
         command.send(signal.SIGINT)
