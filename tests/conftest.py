@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 GUARD = Path(__file__).parent / "guard"
 sys.path.insert(0, str(GUARD))
@@ -22,6 +23,10 @@ os.environ.pop("EAGLELAB_HOST", None)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+# How long an example takes is this machine's other work's affair; what an example finds is not.
+settings.register_profile("gate", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("gate")
 
 
 @pytest.fixture

@@ -77,25 +77,38 @@ class Interrupts:
             raise KeyboardInterrupt
 
     def _listen(self) -> None:
-        began: float | None = None
-        while number := self._next(nudging=began is not None):
-            if number not in _NUMBERS:
-                continue
-            if began is None:
-                began = time.monotonic()
-                self._tell()
-            elif number != signal.SIGHUP and time.monotonic() - began >= _SAME_S:
+        told = False
+        while numbers := self._next(nudging=told):
+            if not told and numbers & {*_NUMBERS}:
+                told = True
+                # In a thread of its own: whoever reads the words may hang, and a second signal is to be heard all the same.
+                threading.Thread(target=self._tell, name="first words", daemon=True).start()
+                self._pass_over()
+            elif numbers & {*_NUMBERS} - {signal.SIGHUP}:
                 self._leave()
 
-    def _next(self, *, nudging: bool) -> int:
-        """The next signal's number; 0 at the end.
+    def _next(self, *, nudging: bool) -> set[int]:
+        """The numbers of the signals that came; none at the end.
 
         A signal that comes just before the main thread begins a long call does not end that call: until it was seen
         there, that thread is nudged.
         """
         while nudging and not self._raised and not select.select([self._reading], [], [], _NUDGE_S)[0]:
             signal.pthread_kill(self._main, _NUDGE)
-        return (os.read(self._reading, 1) or b"\0")[0]
+        return set(os.read(self._reading, 512))
+
+    def _pass_over(self) -> None:
+        """What comes with the first signal. Its time of arrival cannot be known, and this thread may be kept waiting:
+
+        so it is what has come when the time is over, and not what is read by then.
+        """
+        end = time.monotonic() + _SAME_S
+        while (left := end - time.monotonic()) > 0:
+            time.sleep(min(left, _NUDGE_S))
+            if not self._raised:
+                signal.pthread_kill(self._main, _NUDGE)
+        while select.select([self._reading], [], [], 0)[0] and os.read(self._reading, 512):
+            pass
 
     def _tell(self) -> None:
         """By whichever thread is the first to come by."""

@@ -75,6 +75,7 @@ class Together:
         self._found: dict[str, Ended] = {}
         self._at_work: dict[str, tuple[Interruption, float]] = {}
         self._ends: queue.SimpleQueue[tuple[str, BaseException | None]] = queue.SimpleQueue()
+        self._dealing = threading.Lock()
         self._closed = threading.Event()
         self._interrupted = threading.Event()
         self._over = threading.Event()
@@ -86,10 +87,10 @@ class Together:
         where none of them was ended by it.
         """
         interrupt: KeyboardInterrupt | None = None
-        threading.Thread(target=self._deal, name="hosts", daemon=True).start()
-        while not self._over.is_set():
+        while True:
             try:
-                self._over.wait()
+                self._see_through()
+                break
             except KeyboardInterrupt as error:
                 interrupt = error
                 self._interrupted.set()
@@ -100,7 +101,15 @@ class Together:
             raise interrupt
         return found
 
+    def _see_through(self) -> None:
+        """A Ctrl-C may come anywhere in it: also while the thread that deals is made, which may be at work by then."""
+        if not self._dealing.locked():
+            threading.Thread(target=self._deal, name="hosts", daemon=True).start()
+        self._over.wait()
+
     def _deal(self) -> None:
+        if not self._dealing.acquire(blocking=False):
+            return  # made twice, around a Ctrl-C
         try:
             for batch in self._manner.batches(self._names):
                 self._batch(deque(batch))

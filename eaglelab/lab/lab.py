@@ -6,7 +6,6 @@ import dataclasses
 import json
 import os
 import shutil
-import socket
 import sys
 import uuid
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from pathlib import Path
 from eaglelab.errors import HostError, InputError
 from eaglelab.lab import processes, provision
 from eaglelab.lab.model import read_model
+from eaglelab.lab.ports import lasting_port
 
 __all__ = ["LabInfo", "LabOptions", "down", "info", "up"]
 
@@ -213,7 +213,7 @@ def _start(options: LabOptions, root: Path, home: Path, mark: str, asked: dict[s
         sglang_version=options.sglang,
         load_seconds=options.load_seconds,
         clock_rate=options.clock_rate,
-        server_port=_free_port(),
+        server_port=lasting_port(),
         mark=mark,
         options=asked,
     )
@@ -221,9 +221,3 @@ def _start(options: LabOptions, root: Path, home: Path, mark: str, asked: dict[s
     written.write_text(json.dumps(dataclasses.asdict(lab), indent=1) + "\n", encoding="utf-8")
     written.rename(root / "lab.json")
     return lab
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -18,7 +18,11 @@ PORT = int(sys.argv[sys.argv.index("--port") + 1])
 
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
-        status = BEHAVIOUR.get("health", 200) if self.path == "/health" else 200
+        status = 200
+        if self.path == "/health":
+            status = BEHAVIOUR.get("health", 200)
+            with (FOLDER / "looks").open("a") as looks:
+                looks.write("x")
         self.answer(status, {})
 
     def do_POST(self) -> None:

@@ -13,6 +13,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -24,6 +27,7 @@ from scene import Done, Scene, picture, processes_of
 from serverkit import free_port, until
 from sshd import Sshd
 
+from eaglelab.actions import wait
 from eaglelab.commands.outcome import perform
 from eaglelab.commands.play import play
 from eaglelab.commands.request import Request
@@ -31,6 +35,7 @@ from eaglelab.lab.provision import cache_folder
 from eaglelab.remote.client import AgentClient
 from eaglelab.remote.pipe import LocalLink
 from eaglelab.remote.ssh import SshLink
+from eaglelab.server.readiness import Waiting
 
 __all__ = ["WORKERS", "Machine", "released"]
 
@@ -153,7 +158,7 @@ class Machine:
             "key": str(self.sshd.key),
             "known_hosts": str(self.sshd.known_hosts),
             "ssh_config": False,
-            "connect_timeout": 5,
+            "connect_timeout": 30,
             "python": str(self.python),
             "sglang": str(self.package.parent.parent),
             "log": str(self.log),
@@ -217,6 +222,28 @@ class Machine:
         """What the host itself wrote down of one operation."""
         lines = (self.state / "journal.jsonl").read_text().splitlines()
         return [line for line in map(json.loads, lines) if line["op"] == op]
+
+    @contextmanager
+    def waiting_from(self, happened: Callable[[], Any]) -> Iterator[None]:
+        """The waits for a server count their seconds from there on, however long this machine takes until then."""
+        began: list[float] = []
+
+        def clock() -> float:
+            if not began and happened():
+                began.append(time.monotonic())
+            return time.monotonic() - began[0] if began else 0.0
+
+        def waiting(*args: Any, **more: Any) -> Waiting:
+            return Waiting(*args, **{**more, "clock": clock})
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(wait, "Waiting", waiting)
+            yield
+
+    def looks(self) -> int:
+        """How often all servers together were asked for their health."""
+        path = self.folder / "looks"
+        return len(path.read_text()) if path.exists() else 0
 
     def starts(self) -> list[int]:
         """The pids of all servers that were started here."""

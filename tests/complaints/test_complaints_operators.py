@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import time
 
 import pytest
 from machine import Machine
@@ -21,7 +20,7 @@ def serving(machine: Machine) -> bool:
     return bool(machine.starts()) and "started" in machine.events("wait")
 
 
-def ended(process: subprocess.Popen[str], seconds: float = 30) -> tuple[int, str]:
+def ended(process: subprocess.Popen[str], seconds: float = 120) -> tuple[int, str]:
     output, _ = process.communicate(timeout=seconds)
     return process.returncode, output
 
@@ -30,7 +29,7 @@ def test_03_ctrl_c_stops_the_server_rolls_back_and_exits_130(machine: Machine) -
     """Ctrl-C leaves work on the host, or hangs."""
     machine.behave(deaf=True)
     process = machine.begin("deploy-profiling")
-    until(lambda: serving(machine), "the server loads", seconds=30)
+    until(lambda: serving(machine), "the server loads")
     process.send_signal(signal.SIGINT)
     code, output = ended(process)
     assert code == 130, output
@@ -43,14 +42,17 @@ def test_03_a_second_ctrl_c_leaves_at_once_and_prints_the_command_that_mends_the
     """Ctrl-C hangs: here because the server takes its time to end."""
     machine.behave(deaf=True, ignore_term=True)
     process = machine.begin("deploy-profiling")
-    until(lambda: serving(machine), "the server loads", seconds=30)
+    until(lambda: serving(machine), "the server loads")
     process.send_signal(signal.SIGINT)
-    until(lambda: "started" in machine.events("rollback"), "the first Ctrl-C leads to the rollback", seconds=30)
-    time.sleep(0.3)  # two signals at once are one
-    began = time.monotonic()
-    process.send_signal(signal.SIGINT)
+    until(lambda: "started" in machine.events("rollback"), "the first Ctrl-C leads to the rollback")
+
+    def left() -> bool:
+        process.send_signal(signal.SIGINT)  # again and again: those that come at once with the first are one with it
+        return process.poll() is not None
+
+    until(left, "it leaves")
     code, output = ended(process)
-    assert time.monotonic() - began < 3
+    assert alive(machine.starts()[0])  # nobody has waited for its end
     assert code == 130
     assert "invoke rollback --host gpu" in output
     assert picture(machine.package) != machine.before
@@ -76,7 +78,7 @@ def test_04_ctrl_c_ends_the_playbook_and_not_only_its_task(machine: Machine) -> 
     machine.behave(deaf=True)
     (machine.scene.folder / "plan.yaml").write_text(PLAN)
     process = machine.begin("play", "--file", "plan.yaml")
-    until(lambda: serving(machine), "the server loads", seconds=30)
+    until(lambda: serving(machine), "the server loads")
     process.send_signal(signal.SIGINT)
     code, output = ended(process)
     assert code == 130, output
@@ -95,7 +97,7 @@ def test_31_a_second_operator_is_told_who_is_at_work_and_may_take_over(
     monkeypatch.setattr(hosts, "_LOCK_TRIES", 2)
     machine.behave(deaf=True)
     first = machine.begin("deploy-profiling")
-    until(lambda: serving(machine), "the first operator's server loads", seconds=30)
+    until(lambda: serving(machine), "the first operator's server loads")
     [run] = [path.name for path in (machine.scene.folder / "logs").iterdir()]
     refused = machine.rollback(code=1)
     assert "another run is at work on this host: " in refused.stderr

@@ -20,6 +20,7 @@ from machine import Machine
 from serverkit import alive, until
 
 from eaglelab.remote.client import AgentClient
+from eaglelab.server.readiness import poll_interval
 
 pytestmark = pytest.mark.sshd
 
@@ -33,13 +34,12 @@ def start(agent: AgentClient, machine: Machine) -> dict[str, Any]:
 
 def test_01_a_start_returns_at_once_and_no_stream_of_the_server_is_the_connection(machine: Machine) -> None:
     """`cmd &` and `nohup cmd &` hang the SSH call."""
-    machine.behave(load=60)
+    machine.behave(load=600)
     agent = machine.agent()
     agent.call("status")
-    began = time.monotonic()
     record = start(agent, machine)
-    assert time.monotonic() - began < 1.0
     pid = int(record["pid"])
+    assert alive(pid)  # and will be for ten minutes: nobody has waited for its end
     streams = [str(Path(f"/proc/{pid}/fd/{number}").readlink()) for number in range(3)]
     assert streams == ["/dev/null", str(machine.log), str(machine.log)]
     assert os.getsid(pid) == record["session"] != os.getsid(0)
@@ -64,7 +64,8 @@ def test_05_a_timeout_ends_what_runs_there_and_proves_it(machine: Machine) -> No
     """A timeout kills the local side only."""
     machine.behave(load=60, ignore_term=True)
     machine.inventory(ready_timeout=1)
-    assert "error: gpu: no token within 1 s; still loading" in machine.serve(code=1).stderr
+    with machine.waiting_from(machine.starts):
+        assert "error: gpu: no token within 1 s; still loading" in machine.serve(code=1).stderr
     [pid] = machine.starts()
     assert not alive(pid)
     machine.assert_original()
@@ -115,8 +116,8 @@ def test_12_a_server_that_dies_is_told_at_once_with_the_end_of_its_log(machine: 
     """The poll keeps waiting after the job has died."""
     machine.behave(lines=60, load=0.3, die=3)
     began = time.monotonic()
-    done = machine.serve(code=1)  # ready_timeout is half an hour
-    assert time.monotonic() - began < 15
+    done = machine.serve(code=1)
+    assert time.monotonic() - began < 60  # ready_timeout is half an hour
     assert "error: gpu: the server ended by itself with exit code 3\n" in done.stderr
     shown = [line.strip() for line in done.stderr.splitlines()]
     assert [f"line {number}" in shown for number in range(30, 60)] == [True] * 30
@@ -127,10 +128,12 @@ def test_13_a_wait_keeps_to_its_budget_and_the_cause_is_said_first(machine: Mach
     """The limit of a retry overshoots, and the cause is hidden in the error of the retry."""
     machine.behave(health=503)
     machine.inventory(ready_timeout=2)
-    machine.serve(code=1)
+    with machine.waiting_from(machine.looks):
+        machine.serve(code=1)
+    assert machine.looks() <= 2.0 / poll_interval(1) + 2  # from the first one on, and one more at most
     [events] = machine.scene.folder.glob("logs/*/events.jsonl")
     failed = [json.loads(line) for line in events.read_text().splitlines() if '"wait"' in line and '"failed"' in line]
-    assert 2.0 <= failed[0]["seconds"] < 3.5  # one look more, at most
+    assert failed[0]["seconds"] >= 2.0
     (machine.scene.folder / "again.yaml").write_text(AGAIN)
     done = machine.command("play", "again", code=1)
     [error] = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
@@ -185,11 +188,12 @@ def test_30_a_server_is_ready_when_a_token_came_from_a_living_process_and_not_be
     """`ready` too early, in the warm-up, or falsely, after a crash: the health page says 200."""
     machine.behave(token=False)
     machine.inventory(ready_timeout=1.5)
-    assert "answers 200, but no token: /generate says 500" in machine.serve(code=1).stderr
+    with machine.waiting_from(machine.looks):
+        assert "answers 200, but no token: /generate says 500" in machine.serve(code=1).stderr
     machine.inventory()
     machine.behave(orphan=1.0, token=False)  # its first process ends and what it left goes on to say 200
     began = time.monotonic()
     done = machine.serve(code=1)
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 60  # ready_timeout is half an hour
     assert "the server ended by itself with exit code 0" in done.stderr
     machine.assert_original()

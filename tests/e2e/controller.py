@@ -37,7 +37,7 @@ class Controller:
         return self._err.read_text()
 
     def until(self, holds: Callable[[], bool], what: str) -> None:
-        end = time.monotonic() + 60
+        end = time.monotonic() + 120
         while not holds():
             assert self.process.poll() is None, f"it ended before {what}:\n{self.err}"
             assert time.monotonic() < end, f"never {what}:\n{self.err}"
@@ -58,7 +58,7 @@ class Controller:
     def interrupt(self, number: int = signal.SIGINT) -> None:
         self.process.send_signal(number)
 
-    def end(self, timeout: float = 60) -> Done:
+    def end(self, timeout: float = 120) -> Done:
         try:
             code = self.process.wait(timeout)
         except subprocess.TimeoutExpired:

@@ -61,7 +61,7 @@ class Scene:
             **(more or {}),
         }
 
-    def invoke(self, *words: str, code: int | None = 0, timeout: float = 120) -> Done:
+    def invoke(self, *words: str, code: int | None = 0, timeout: float = 600) -> Done:
         """Runs a command to its end; fails the test if it does not end with `code` (None: any) within `timeout` seconds."""
         done = subprocess.run(
             self.command(*words),
@@ -83,7 +83,7 @@ class Scene:
         driver = Path(__file__).with_name("kill_after.py")
         command = [sys.executable, str(driver), str(tasks), *words]
         done = subprocess.run(
-            command, cwd=self.folder, env=self.environment(), capture_output=True, text=True, timeout=120, check=False
+            command, cwd=self.folder, env=self.environment(), capture_output=True, text=True, timeout=600, check=False
         )
         if done.returncode not in (0, -signal.SIGKILL):
             raise AssertionError(f"{words} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")

@@ -31,8 +31,8 @@ KINDS = (
     Kind("0.5.23", "0.5.23", "EAGLEWorkerV2", late=True),
 )
 SMALL = ("--num-prompts", "6", "--repeats", "6", "--output-len", "120")
-ROOM = 0.12
-"""By how much the cycle may miss what clients received: the check's own limit is 5 %, which a busy machine may use up."""
+ROOM = 0.05
+"""By how much the cycle may miss what clients received, once it is known how late this machine brought it to them."""
 SETTINGS = ("--steps", "1,2,5", *SMALL)
 
 
@@ -87,6 +87,27 @@ class Swept:
         return found
 
 
+def late(swept: Swept, found: Measurement, *, whole: bool = False) -> float:
+    """How long the clients saw decoding take, by what the server says itself: more than 1 on a busy machine.
+
+    `whole`: from sending a request to its end. The server's clock is a simulated one, on which nothing but the model's costs takes time; clients have a real one.
+    """
+    wanted = {sample.rid for sample in found.result.requests}
+    lines = [line for file in swept.bundle.glob("*/requests-*.jsonl") for line in file.read_text().splitlines()]
+    records = [record for record in map(json.loads, lines) if record.get("rid") in wanted]
+    assert len(records) == len(wanted) == 6
+    times = [
+        record["ended"] - record["started"] if whole else record["chunks"][-1][0] - record["chunks"][0][0]
+        for record in records
+    ]
+    seen = sum(times) * clock_rate(swept)
+    return float(seen / sum(record["meta_info"]["e2e_latency"] for record in records))
+
+
+def clock_rate(swept: Swept) -> float:
+    return float(json.loads((swept.bundle / "server_info.json").read_text())["simulated"]["clock_rate"])
+
+
 def sweep(scene: Scene, kind: Kind, *words: str) -> Swept:
     before, started = picture(package_of(scene)), starts(scene)
     done = scene.invoke("sweep", *words, "--json")
@@ -118,10 +139,14 @@ def test_the_ranking_is_that_of_the_cost_model(swept: Swept) -> None:
     ranking = found["ranking"]
     groups = [[key["steps"] for key in group] for group in ranking["groups"]]
     assert 2 in groups[0]
+    assert 5 in groups[-1]
+    assert ranking["rounds"] == 6
+    held_up = [late(swept, swept.of(steps, probed=False), whole=True) for steps in (1, 2, 5)]
+    if max(held_up) > 1.05 * min(held_up):
+        pytest.skip("this machine was too busy for figures that tell settings apart: a tie is the right answer")
     assert groups[-1] == [5]
     five = next(each for each in ranking["settings"] if each["steps"] == 5)
     assert five["to_best"]["percent"] == pytest.approx(-25.0, abs=7.0)  # 94.0 and 71.0, or 99.1 and 73.5 tok/s
-    assert ranking["rounds"] == 6
 
 
 @pytest.mark.parametrize("steps", [1, 2, 5])
@@ -129,7 +154,9 @@ def test_client_probe_and_server_agree_to_the_token_and_on_the_accept_length(swe
     findings = {finding.code: finding for finding in swept.of(steps, probed=True).findings}
     assert findings["tokens"].severity == "ok", findings["tokens"].sentence
     assert findings["tokens"].numbers["client_tokens"] == 6 * 120
-    assert abs(float(findings["closure"].numbers["difference"] or 0)) < ROOM, findings["closure"].sentence
+    found = swept.of(steps, probed=True)
+    explained = (1 + float(findings["closure"].numbers["difference"] or 0)) / late(swept, found)
+    assert explained == pytest.approx(1.0, abs=ROOM), findings["closure"].sentence
     assert findings["accept-length-sources"].severity == "ok", findings["accept-length-sources"].sentence
     assert not {"foreign-requests", "wrong-concurrency", "steps-mismatch", "failed-requests"} & set(findings)
 

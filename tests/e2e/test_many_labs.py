@@ -83,7 +83,7 @@ def test_the_second_ctrl_c_leaves_at_once_and_says_what_mends_each_host(fleet: F
         for name in NAMES[1:]:
             controller.until(lambda name=name: f"{name:<5} | error: " in controller.err, f"{name} is put back")
         controller.interrupt()
-        done = controller.end(5)
+        done = controller.end(20)  # the frozen link would be given up after 25 s
     finally:
         os.kill(frozen, signal.SIGCONT)
     assert done.code == 130

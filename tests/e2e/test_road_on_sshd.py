@@ -34,7 +34,7 @@ def host(scene: Scene, sshd: Sshd) -> Path:
         "key": str(sshd.key),
         "known_hosts": str(sshd.known_hosts),
         "ssh_config": False,
-        "connect_timeout": 5,
+        "connect_timeout": 60,
         "python": str(home / "ml-env/bin/python3"),
         "sglang": str(home / "sglang"),
         "log": str(home / "logs/over-sshd.log"),

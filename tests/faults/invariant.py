@@ -110,7 +110,7 @@ def left(stage: Stage) -> list[str]:
 def clear_end(done: Done, killed: bool) -> list[str]:
     """A command ends by itself, with an exit code of the contract and, unless it went well, words that help."""
     if done.hung:
-        return [f"no end within {done.seconds:.0f} s: {done.err[-500:]}"]
+        return [f"no end within {done.seconds:.0f} s, at this:\n{done.out[-1500:]}{done.err[-4000:]}"]
     if killed:
         return [] if done.code in (0, -signal.SIGKILL) else [f"killed, and it ended with {done.code}"]
     if done.code not in (0, 1, 3, 130):

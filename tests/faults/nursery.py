@@ -6,6 +6,7 @@ of the controller and then, once it has ended, its exit code (negative: the sign
 
 from __future__ import annotations
 
+import faulthandler
 import importlib
 import json
 import os
@@ -20,6 +21,9 @@ from pathlib import Path
 from typing import Any
 
 __all__ = ["Done", "Nursery"]
+
+_WHERE = signal.SIGUSR2
+_TOLD_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,8 @@ class Nursery:
         code = self._line(seconds)
         if code is None:
             hung = True
+            os.kill(pid, _WHERE)  # it writes down at what each of its threads is
+            time.sleep(_TOLD_S)
             os.kill(pid, signal.SIGKILL)
             code = self._line(seconds)
         texts = [path.read_text(errors="replace") for path in (out, err)]
@@ -89,6 +95,7 @@ def _become(request: dict[str, Any]) -> None:
     for target, path, flags in ((0, os.devnull, os.O_RDONLY), (1, request["out"], 0o1101), (2, request["err"], 0o1101)):
         os.dup2(os.open(path, flags, 0o600), target)
     os.chdir(request["folder"])
+    faulthandler.register(_WHERE, file=2, all_threads=True)
 
 
 def main() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import itertools
 import json
 import os
 import signal
@@ -24,6 +25,7 @@ from eaglelab.lab.standin.stubs import Finder
 
 __all__ = ["SPECULATIVE", "VERSION", "Server", "importable", "log_in", "released", "run", "serving", "wait_until"]
 
+_NUMBERS = itertools.count(1)
 VERSION = "0.5.9"
 SPECULATIVE = (
     "--speculative-algorithm EAGLE3 --speculative-draft-model-path ~/models/draft "
@@ -83,9 +85,9 @@ def run(client: paramiko.SSHClient, command: str, stdin: bytes = b"") -> tuple[i
 class Server:
     """A stand-in server that runs on the lab host."""
 
-    def __init__(self, lab: LabInfo, pid: int) -> None:
+    def __init__(self, lab: LabInfo, pid: int, log: str) -> None:
         self.lab, self.pid = lab, pid
-        self.log = Path(lab.home) / "logs" / "sglang.log"
+        self.log = Path(lab.home) / "logs" / log
 
     def ask(self, path: str, body: Any = None, method: str = "GET") -> tuple[int, bytes]:
         connection = http.client.HTTPConnection("127.0.0.1", self.lab.server_port, timeout=20)
@@ -104,10 +106,11 @@ class Server:
         return result
 
     def text(self) -> str:
-        return self.log.read_text(encoding="utf-8")
+        """Its log so far; the shell that starts it makes the file after it has said its pid."""
+        return self.log.read_text(encoding="utf-8") if self.log.exists() else ""
 
 
-def wait_until(happened: Any, what: str, seconds: float = 15.0) -> None:
+def wait_until(happened: Any, what: str, seconds: float = 60.0) -> None:
     """Poll a process that is not ours; the only waiting in these tests."""
     deadline = time.monotonic() + seconds
     while not happened():
@@ -119,14 +122,18 @@ def wait_until(happened: Any, what: str, seconds: float = 15.0) -> None:
 def serving(
     lab: LabInfo, client: paramiko.SSHClient, flags: str, env: str = "", ready: str = "ready to roll!"
 ) -> Iterator[Server]:
-    """Start a server on the lab host and wait for `ready` in its log; it is killed in the end."""
+    """Start a server on the lab host and wait for `ready` in its log; it is killed in the end.
+
+    Its log is its own: another one may run meanwhile, whose test comes before or after.
+    """
+    log = f"server-{next(_NUMBERS)}.log"
     command = (
         f"env {env} ~/ml-env/bin/python3 -m sglang.launch_server --model-path ~/models/target "
-        f"--port {lab.server_port} {flags} >~/logs/sglang.log 2>&1 </dev/null & echo $!"
+        f"--port {lab.server_port} {flags} >~/logs/{log} 2>&1 </dev/null & echo $!"
     )
     code, out, _ = run(client, command)
     assert code == 0
-    server = Server(lab, int(out))
+    server = Server(lab, int(out), log)
     try:
         wait_until(lambda: ready in server.text(), ready)
         yield server

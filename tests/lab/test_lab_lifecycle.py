@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-from labkit import VERSION, log_in, run
+from labkit import VERSION, log_in, run, wait_until
 
 from eaglelab.errors import HostError, InputError
 from eaglelab.lab import processes, provision
@@ -35,7 +35,8 @@ def test_down_ends_every_process_and_removes_the_folder(package: Path, tmp_path:
             "until grep -q 'Load weight begin' ~/logs/sglang.log; do sleep 0.01; done"
         )
         assert run(client, launch)[0] == 0
-    assert len(processes.marked(lab.mark)) >= 4  # the SSH server, the launcher, the scheduler, the detokenizer
+    # The SSH server, the launcher, the scheduler, the detokenizer.
+    wait_until(lambda: len(processes.marked(lab.mark)) >= 4, "four processes are up")
     said: list[str] = []
     down(root, said.append)
     assert processes.marked(lab.mark) == []

@@ -12,6 +12,7 @@ from pathlib import Path
 import paramiko
 import pytest
 from labkit import SPECULATIVE, Server, run, serving, wait_until
+from serverkit import free_port
 
 from eaglelab.lab.lab import LabInfo
 from eaglelab.lab.processes import start_time
@@ -169,9 +170,7 @@ def test_a_model_that_is_not_there_ends_the_launch_with_a_traceback(lab: LabInfo
 
 
 def test_the_port_is_closed_while_the_weights_load(lab: LabInfo, ssh: paramiko.SSHClient) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     with serving(lab, ssh, f"--port {port} --load-seconds 20", ready="Load weight begin") as server:
         with socket.socket() as client:
             assert client.connect_ex(("127.0.0.1", port)) != 0

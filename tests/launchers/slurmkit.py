@@ -11,6 +11,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from serverkit import free_port
+
 __all__ = ["GPUS", "MISSING", "Cluster"]
 
 GPUS = 2
@@ -55,11 +57,6 @@ PartitionName=gpu Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
-
-
 @dataclass
 class Cluster:
     """`folder` must be a short path: a socket lies in it."""
@@ -82,7 +79,7 @@ class Cluster:
         devices = [self.folder / f"gpu{number}" for number in range(GPUS)]
         for device in devices:
             device.touch()
-        values = {"host": host, "controller": _free_port(), "daemon": _free_port(), "user": getpass.getuser()}
+        values = {"host": host, "controller": free_port(), "daemon": free_port(), "user": getpass.getuser()}
         values |= {"run": run, "folder": self.folder, "gpus": GPUS}
         self.config.write_text(_CONFIG.format(**values))
         (self.folder / "gres.conf").write_text(f"NodeName={host} Name=gpu File={self.folder}/gpu[0-{GPUS - 1}]\n")

@@ -15,7 +15,10 @@ from typing import Any
 
 from eaglelab.remote.agent.driver import Driver
 
-__all__ = ["Streamer", "drive", "event", "load", "request", "streamer"]
+__all__ = ["ME", "Streamer", "drive", "event", "load", "request", "streamer"]
+
+ME = {"by": "me@here", "run": "run-1", "command": "bench", "since": "today"}
+"""Whoever holds the lock of a host."""
 
 
 def event(rid: str, tokens: int, total: int, **more: Any) -> bytes:
@@ -57,7 +60,7 @@ class Streamer:
             self.events.append((what, rid))
             self.changed.notify_all()
 
-    def wait_for(self, condition: Callable[[], bool], seconds: float = 10.0) -> None:
+    def wait_for(self, condition: Callable[[], bool], seconds: float = 60.0) -> None:
         with self.changed:
             assert self.changed.wait_for(condition, seconds), self.events
 
@@ -174,11 +177,14 @@ def load(port: int, count: int, concurrency: int | None = 2, **changes: Any) -> 
 
 
 def drive(
-    spec: dict[str, Any], requests: list[dict[str, Any]], news: list[dict[str, Any]] | None = None
+    spec: dict[str, Any],
+    requests: list[dict[str, Any]],
+    news: list[dict[str, Any]] | None = None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The records by index, and what the last line says."""
     lines: list[dict[str, Any]] = []
-    Driver(spec, requests, lines.append, (news if news is not None else []).append).run()
+    Driver(spec, requests, lines.append, (news if news is not None else []).append, clock).run()
     assert [list(line) for line in lines if "end" in line] == [["end"]]
     records = [line for line in lines if "index" in line]
     assert lines[-1]["end"]["finished"] + lines[-1]["end"]["failed"] == len(records) == lines[-1]["end"]["sent"]

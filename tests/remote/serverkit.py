@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,14 +21,28 @@ from eaglelab.remote.agent.server import Server
 
 __all__ = ["ServerHost", "alive", "free_port", "until"]
 
+_RESERVED: deque[int] = deque()
+_MOST_RESERVED = 64
+
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
+    """A port for a server that is started later, or for nobody at all: nothing listens there.
+
+    It stays reserved: bound and not listening, a socket keeps away whoever asks for any port, and every other
+    `free_port` on this machine, but no server, as each of these binds with SO_REUSEADDR.
+    """
+    with socket.socket() as reserved:
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reserved.bind(("127.0.0.1", 0))
+        port = int(reserved.getsockname()[1])
+        _RESERVED.append(reserved.detach())
+    if len(_RESERVED) > _MOST_RESERVED:
+        os.close(_RESERVED.popleft())
+    return port
 
 
-def until(condition: Callable[[], Any], what: str, seconds: float = 10.0) -> Any:
-    """The first true value of `condition`. Fails the test after `seconds`."""
+def until(condition: Callable[[], Any], what: str, seconds: float = 60.0) -> Any:
+    """The first true value of `condition`. Fails the test after `seconds`: far longer than what hangs need be told by."""
     deadline = time.monotonic() + seconds
     while True:
         found = condition()
@@ -78,7 +93,7 @@ class ServerHost:
         }
         return self.server.start(**{**arguments, **changes})
 
-    def stop(self, grace: float = 5.0) -> dict[str, Any]:
+    def stop(self, grace: float = 60.0) -> dict[str, Any]:
         return self.server.stop("run-2", grace, lambda _: None)
 
     def pid(self, name: str) -> int:

@@ -145,7 +145,7 @@ class _Connection:
         self._threads: list[threading.Thread] = []
         for direction, source, sink in (("up", near, far), ("down", far, near)):
             sink.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            pieces: queue.Queue[tuple[float, bytes]] = queue.Queue(_UNDERWAY)
+            pieces: queue.Queue[tuple[float, bytes | None]] = queue.Queue(_UNDERWAY)
             for work, end in ((self._read, source), (self._write, sink)):
                 self._threads.append(threading.Thread(target=work, args=(direction, end, pieces), daemon=True))
         for thread in self._threads:
@@ -170,14 +170,15 @@ class _Connection:
                 end.shutdown(socket.SHUT_RD)  # a thread that waits for bytes keeps a closed socket open
             end.close()
 
-    def _read(self, direction: str, source: socket.socket, pieces: queue.Queue[tuple[float, bytes]]) -> None:
+    def _read(self, direction: str, source: socket.socket, pieces: queue.Queue[tuple[float, bytes | None]]) -> None:
+        """A reset (None) is passed on as everything else is: where an end dies with bytes unread, it sends no other end."""
         way = self.link.ways[direction]
         chance = random.Random(way.seed)
         while not self._frozen.is_set():
             try:
-                data = source.recv(_PIECE)
+                data: bytes | None = source.recv(_PIECE)
             except OSError:
-                return
+                data = None
             late = chance.uniform(*way.again) if chance.random() < way.lost else 0.0
             due = time.monotonic() + way.delay + late
             while not self._over.is_set():
@@ -187,7 +188,7 @@ class _Connection:
             if not data:
                 return
 
-    def _write(self, direction: str, sink: socket.socket, pieces: queue.Queue[tuple[float, bytes]]) -> None:
+    def _write(self, direction: str, sink: socket.socket, pieces: queue.Queue[tuple[float, bytes | None]]) -> None:
         way = self.link.ways[direction]
         struck = self.fault if self.fault is not None and self.fault.direction == direction else None
         while True:
@@ -203,6 +204,9 @@ class _Connection:
                     return
                 continue
             if self._over.wait(max(0.0, due - time.monotonic())) or self._frozen.is_set():
+                return
+            if data is None:
+                self.strike("cut")
                 return
             if struck is not None:
                 data = data[: struck.at - self.passed[direction]] if data else data

@@ -9,6 +9,8 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -38,6 +40,11 @@ def _read(path: Path) -> str:
         return path.read_text()
     except (FileNotFoundError, ProcessLookupError):
         return ""
+
+
+def _state(pid: int) -> str:
+    """One letter, as ps shows it; empty once the process is gone."""
+    return _read(Path(f"/proc/{pid}/stat")).rpartition(")")[2].strip()[:1]
 
 
 @dataclass
@@ -111,7 +118,7 @@ class Sshd:
             "keys": (str(self.key),),
             "known_hosts": (str(self.known_hosts),),
             "identities_only": True,
-            "connect_timeout": 5.0,
+            "connect_timeout": 30.0,
         }
         return Endpoint(**{**known, **changes})  # type: ignore[arg-type]
 
@@ -125,6 +132,22 @@ class Sshd:
                     todo.append(int(child))
                     found.append(int(child))
         return found[::-1]
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Stops the connections that there are: no byte and no end comes from them any more. Afterwards they are ended."""
+        stopped = []
+        for pid in self.sessions():
+            with contextlib.suppress(ProcessLookupError):  # it ended by itself meanwhile
+                os.kill(pid, signal.SIGSTOP)
+                stopped.append(pid)
+        try:
+            until(lambda: all(_state(pid) in ("T", "Z", "") for pid in stopped), "the connections stand still")
+            yield
+        finally:
+            for pid in stopped:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
     def signal_sessions(self, number: int) -> None:
         for pid in self.sessions():

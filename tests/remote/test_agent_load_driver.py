@@ -21,6 +21,12 @@ from eaglelab.remote.agent.outcome import repeated_share
 Handler = Any
 
 
+def thousandths() -> Callable[[], float]:
+    """A clock on which a millisecond passes from one look to the next."""
+    looks = itertools.count()
+    return lambda: next(looks) / 1000
+
+
 def test_every_request_is_recorded_with_its_times_and_the_server_s_own_account() -> None:
     with streamer(step=4) as server:
         (record,), end = drive(load(server.port, 1), [request("p=0/a", 9)])
@@ -71,21 +77,20 @@ def test_in_a_closed_loop_the_requests_start_in_their_order() -> None:
 
 def test_at_a_rate_each_request_starts_at_its_own_time_whatever_the_others_do() -> None:
     offsets = [0.0, 0.03, 0.031, 0.08, 0.15]
-    hold = threading.Event()
 
     def hold_all(_: str, tokens: int) -> None:
         if tokens == 1:
             server.wait_for(lambda: len(server.asked) == 5)
-            hold.set()
 
     with streamer(before=hold_all) as server:
         requests = [request(str(n), 5, at) for n, at in enumerate(offsets)]
-        records, end = drive(load(server.port, 5, None, mode="rate"), requests)
+        # A millisecond passes between any two looks at the clock, and nothing else takes time.
+        records, end = drive(load(server.port, 5, None, mode="rate"), requests, clock=thousandths())
     assert server.most == 5
     begin = records[0]["due"]
     assert [record["due"] - begin for record in records] == pytest.approx(offsets, abs=1e-5)
     for record in records:
-        assert 0 <= record["started"] - record["due"] < 0.25
+        assert 0 <= record["started"] - record["due"] < 0.02
     assert end["client"]["late_max_s"] == pytest.approx(max(r["started"] - r["due"] for r in records), abs=1e-5)
 
 
@@ -272,20 +277,27 @@ def test_increments_are_counted_but_not_digested() -> None:
 
 
 def test_a_silent_server_costs_a_request_its_time_and_no_more() -> None:
-    release = threading.Event()
+    release, now = threading.Event(), [0.0]
+    lines: list[dict[str, Any]] = []
 
     def silent(handler: Handler) -> None:
         handler.head()
         handler.chunk(event("x", 3, 9))
-        release.wait(10)
+        until(lambda: driver._tokens == 3, "the client has read them")
+        now[0] += 101.0
+        release.wait(60)
 
     with streamer(special={"0": silent}) as server:
-        records, end = drive(load(server.port, 2, 1, silence=0.2), [request("0"), request("1")])
+        spec = load(server.port, 2, 1, silence=100.0)
+        driver = Driver(spec, [request("0"), request("1")], lines.append, lambda _: None, lambda: now[0])
+        driver.run()
         release.set()
-    assert records[0]["code"] == "timeout"
-    assert records[0]["error"] == "no byte for 0.2 s, after 3 tokens"
-    assert records[0]["chunks"][0][1] == 3
-    assert end["finished"] == 1
+    first, second, end = lines
+    assert first["code"] == "timeout"
+    assert first["error"] == "no byte for 100 s, after 3 tokens"
+    assert first["chunks"] == [[0.0, 3]]
+    assert second["error"] is None
+    assert end["end"]["finished"] == 1
 
 
 def test_a_request_that_waits_for_its_turn_is_not_silent_while_others_are_served() -> None:

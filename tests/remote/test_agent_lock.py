@@ -306,7 +306,7 @@ def test_a_server_and_its_keeper_do_not_keep_the_folders_of_a_dead_agent(
     theirs.close()
     monkeypatch.setenv("XDG_STATE_HOME", str(host.folder / "mine"))
     mine.lock(ME)
-    assert mine.call("stop", run="run-1", grace=5.0)["how"] == "term"
+    assert mine.call("stop", run="run-1", grace=60.0)["how"] == "term"
     mine.close()
 
 

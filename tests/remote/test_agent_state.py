@@ -304,11 +304,17 @@ def test_a_journal_of_garbage_and_of_a_hundred_megabytes_is_written_on_and_never
         file.truncate(100 << 20)
         file.seek(0, os.SEEK_END)
         file.write(b"\n[1]\n7\n{\n" + kept)
-    began = time.monotonic()
+    before = bytes_read()
     (host.folder / "state/manifest.json").write_text("{half")
     with pytest.raises(AgentError) as refused:
         host.rollback()
     assert f"cat {host.folder}/state/objects/{digest(ORIGINAL)} > {host.workers[0]}" in refused.value.details["mend"]
     host.journal.note("x")
-    assert time.monotonic() - began < 2
+    assert bytes_read() - before < 10 << 20
     assert json.loads(journal.read_bytes()[-200:].splitlines()[-1])["op"] == "x"
+
+
+def bytes_read() -> int:
+    """By this process so far, wherever they came from."""
+    counts = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+    return int(counts["rchar"])

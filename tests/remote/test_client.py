@@ -296,7 +296,7 @@ def test_two_starts_of_one_run_are_two_starts(agent: AgentClient, tmp_path: Path
     first = agent.call("start", **start_args(tmp_path))
     with pytest.raises(AgentFailure, match="running already"):
         agent.call("start", **start_args(tmp_path))
-    assert agent.call("stop", run="run-1", grace=5.0)["how"] == "term"
+    assert agent.call("stop", run="run-1", grace=60.0)["how"] == "term"
     assert agent.call("start", **start_args(tmp_path))["pid"] != first["pid"]
 
 
@@ -311,7 +311,7 @@ def test_the_next_agent_sees_the_server_of_one_that_was_killed_right_after_the_s
     second.lock(OTHER)  # neither keeper nor server holds the lock
     assert second.call("status")["record"] == record
     assert second.call("status")["alive"]
-    assert second.call("stop", run="run-9", grace=5.0)["how"] == "term"
+    assert second.call("stop", run="run-9", grace=60.0)["how"] == "term"
     assert second.call("status")["exit"]["signal"] == signal.SIGTERM
     second.close()
 
@@ -535,7 +535,7 @@ def test_an_agent_whose_controller_has_been_silent_for_long_ends(monkeypatch: py
     link = BreakingLink()
     found = client(link)
     found.lock(ME)
-    assert link.pipes[0]._pipe._process.wait(5) == -signal.SIGALRM
+    assert link.pipes[0]._pipe._process.wait(60) == -signal.SIGALRM
     second = client()
     second.lock(OTHER)
     second.close()
@@ -645,7 +645,7 @@ def test_the_whole_road_under_another_python(version: str, host: Installation, t
         with pytest.raises(AgentFailure) as refused:
             found.call("generate", body={}, **about)
         assert refused.value.code == "timeout"
-    assert set(found.call("stop", run="run-1", grace=5.0)["stopped"]) == {record["pid"], record["session"]}
+    assert set(found.call("stop", run="run-1", grace=60.0)["stopped"]) == {record["pid"], record["session"]}
     assert found.call("status")["exit"]["signal"] == signal.SIGTERM
     found.call("rollback", run="run-1")
     host.assert_original()

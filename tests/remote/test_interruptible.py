@@ -90,8 +90,8 @@ def test_a_sleep_is_ended_early_and_once() -> None:
     threading.Timer(0.05, stop.ask).start()
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        stop.sleep(30)
-    assert time.monotonic() - began < 5
+        stop.sleep(600)
+    assert time.monotonic() - began < 60
     stop.sleep(0.001)
 
 
@@ -132,4 +132,4 @@ def test_waiting_for_a_lost_link_can_be_ended() -> None:
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         client.call("list", pattern="/nowhere")
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30  # its tries alone would take 42 s

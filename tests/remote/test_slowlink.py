@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -107,6 +108,25 @@ def test_a_frozen_line_passes_nothing_and_shows_no_end(echo: int, fault: Fault, 
         near.sendall(b"more")
         near.settimeout(0.1)
         assert min(may_arrive) + until_silent(near) in may_arrive
+
+
+def reset(connection: socket.socket) -> None:
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
+
+
+@pytest.mark.parametrize("who", ["far", "near"])
+def test_a_reset_by_either_end_reaches_the_other(who: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, SlowLink(server.getsockname()[1]) as way:
+        near = connect(way)
+        far, _ = server.accept()
+        far.settimeout(60)
+        near.settimeout(60)
+        with near, far:
+            broken, other = (far, near) if who == "far" else (near, far)
+            reset(broken)
+            with pytest.raises(ConnectionResetError):
+                other.recv(1)
 
 
 def test_a_port_that_refuses_is_open_again_when_asked(echo: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import os
 import signal
@@ -232,11 +233,22 @@ def test_what_a_failing_proxy_says_is_passed_on(sshd: Sshd, tmp_path: Path) -> N
 @pytest.mark.usefixtures("proxies_allowed")
 def test_a_proxy_that_hangs_is_ended(sshd: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("eaglelab.remote.proxy._END_S", 0.1)
-    entry = behind(sshd, tmp_path, f"ProxyCommand echo $$ >{tmp_path}/pid; exec sleep 60")
+    entry = behind(
+        sshd, tmp_path, f"ProxyCommand exec {sys.executable} -S -c 'import time; time.sleep(60)' {tmp_path}/proxy"
+    )
     link = SshLink("gpu", resolve_endpoint(entry.model_copy(update={"connect_timeout": 0.3})))
     with pytest.raises(EaglelabError, match=r"no SSH server spoke within 0\.3 s"):
         link.open(["true"])
-    assert not alive(int((tmp_path / "pid").read_text()))
+    assert commands_with(f"{tmp_path}/proxy") == []
+
+
+def commands_with(text: str) -> list[str]:
+    """Command lines of the living processes in which it stands."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            found.append(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+    return [line for line in found if text in line]
 
 
 @pytest.mark.sshd

@@ -16,17 +16,15 @@ from typing import Any
 
 import pytest
 from linkkit import BreakingLink, client, interpreters
+from loadkit import ME
 from serverkit import alive, until
 
 from eaglelab.profile.serving_row import parse_rows
-from eaglelab.remote.agent.journal import Journal
-from eaglelab.remote.agent.load import Loads
 from eaglelab.remote.client import AgentClient
 from eaglelab.remote.hints import AgentFailure
 from eaglelab.server.bench_serving import ServingLoad, serving_command
 
-CASES = Path(__file__).parents[1] / "cases" / "serving"
-ME = {"by": "me@here", "run": "run-1", "command": "bench", "since": "today"}
+CASES = Path(__file__).parents[2] / "cases" / "serving"
 SLEEPER = [sys.executable, "-c", "import time; print('asleep', flush=True); time.sleep(60)"]
 
 
@@ -77,27 +75,6 @@ def server() -> Iterator[Answers]:
         found.go.set()
         serving.shutdown()
         thread.join()
-
-
-@pytest.fixture(autouse=True)
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr("eaglelab.remote.pipe._END_S", 0.3)
-    yield tmp_path / "eaglelab"
-    Loads(Journal(str(tmp_path / "eaglelab"))).end_all(lambda _: None, 0.0)
-
-
-@pytest.fixture
-def link() -> BreakingLink:
-    return BreakingLink()
-
-
-@pytest.fixture
-def agent(link: BreakingLink) -> Iterator[AgentClient]:
-    found = client(link)
-    found.lock(ME)
-    yield found
-    found.close()
 
 
 @pytest.fixture
@@ -213,7 +190,7 @@ def test_stopping_the_server_ends_the_command_and_what_it_has_started(agent: Age
     until(lambda: outside(agent, state).count(b"\n") == 2, "both run")
     group = [int(path.name) for path in Path("/proc").glob("[0-9]*") if _group(path) == pid]
     assert len(group) == 3
-    agent.call("stop", run="run-1", grace=1.0)
+    agent.call("stop", run="run-1", grace=60.0)
     assert end(agent)["signal"] == signal.SIGTERM
     until(lambda: not any(alive(each) for each in group), "all have ended")
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from linkkit import BreakingLink, BreakingPipe, client, interpreters
-from loadkit import Streamer, load, request, streamer
+from loadkit import ME, Streamer, load, request, streamer
 from serverkit import alive, free_port, until
 
 from eaglelab.remote.agent.journal import Journal
@@ -24,30 +24,6 @@ from eaglelab.remote.agent.load import Loads
 from eaglelab.remote.agent.load_process import BEGIN, BEGUN
 from eaglelab.remote.client import AgentClient
 from eaglelab.remote.hints import AgentFailure
-
-ME = {"by": "me@here", "run": "run-1", "command": "bench", "since": "today"}
-
-
-@pytest.fixture(autouse=True)
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Every agent of a test keeps its state here; what it started is ended."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr("eaglelab.remote.pipe._END_S", 0.3)
-    yield tmp_path / "eaglelab"
-    Loads(Journal(str(tmp_path / "eaglelab"))).end_all(lambda _: None, 0.0)
-
-
-@pytest.fixture
-def link() -> BreakingLink:
-    return BreakingLink()
-
-
-@pytest.fixture
-def agent(link: BreakingLink) -> Iterator[AgentClient]:
-    found = client(link)
-    found.lock(ME)
-    yield found
-    found.close()
 
 
 @pytest.fixture
@@ -267,7 +243,7 @@ def test_a_link_cut_anywhere_in_the_start_leaves_one_load_that_the_next_try_find
 def test_a_stopped_load_says_what_it_has_left_undone(agent: AgentClient, held: Any) -> None:
     pid = start(agent, held.port, count=9)["record"]["pid"]
     held.wait_for(lambda: held.running == 2)
-    assert agent.call("load_stop", id="k2", run="run-1") == {"how": "term", "state": "done"}
+    assert agent.call("load_stop", id="k2", run="run-1", grace=60.0) == {"how": "term", "state": "done"}
     assert not alive(pid)
     end = finished(agent)[-1]["end"]
     assert (end["reason"], end["failed"], end["unsent"]) == ("stopped", 2, 7)
@@ -296,7 +272,7 @@ def test_a_pid_that_is_somebody_else_s_by_now_is_left_alone(agent: AgentClient, 
 def test_a_load_is_ended_before_the_server_is(agent: AgentClient, held: Any) -> None:
     pid = start(agent, held.port)["record"]["pid"]
     held.wait_for(lambda: held.running == 2)
-    agent.call("stop", run="run-2", grace=1.0)
+    agent.call("stop", run="run-2", grace=60.0)
     assert not alive(pid)
     assert finished(agent)[-1]["end"]["reason"] == "stopped"
 
