@@ -34,7 +34,9 @@ def loopback_server(folder: Path) -> LoopbackServer:
     if programs is not None:
         return OpenSshServer(folder, *programs)
     if importlib.util.find_spec("asyncssh") is None:
-        raise CommandError("this machine has no OpenSSH server (sshd and ssh-keygen), and Python no asyncssh for the lab's")
+        raise CommandError(
+            "this machine has no OpenSSH server (sshd and ssh-keygen), and Python no asyncssh for the lab's"
+        )
     return LabServer(folder)
 
 

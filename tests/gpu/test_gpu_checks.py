@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -112,15 +114,49 @@ def answer(seconds: float, tokens: int = 101, verifies: int = 50) -> dict[str, A
     return {"tokens": tokens, "verifies": verifies, "first_s": 0.1, "last_s": 0.1 + seconds}
 
 
+def pairs_of(changes: list[float]) -> dict[str, Any]:
+    """Measured requests that take so many percent longer than the unmeasured ones beside them."""
+    seconds = [1.0 + i / 10 for i in range(len(changes))]
+    pairs = [
+        {"off": answer(s), "on": answer(s * (1 + change / 100))} for s, change in zip(seconds, changes, strict=True)
+    ]
+    return {"pairs": pairs, "simulated": False}
+
+
 def test_cost_is_the_ratio_within_pairs_of_equal_requests() -> None:
-    pairs = [{"off": answer(1.0 + i / 10), "on": answer((1.0 + i / 10) * 1.005)} for i in range(6)]
-    data = {"pairs": pairs, "simulated": False}
-    (check,) = cost.experiment().checks({"cost-on-v2": data})
+    (check,) = cost.experiment().checks({"cost-on-v2": pairs_of([0.5] * 6)})
     assert check.measured.startswith("-0.50 % (-0.50 to -0.50; 6 pairs; +125 us a cycle")
     assert check.met is True
-    slower = [{"off": pair["off"], "on": answer(1.02 * (pair["off"]["last_s"] - 0.1))} for pair in pairs]
-    assert met(cost.experiment().checks({"cost-on-v2": {**data, "pairs": slower}})) == [False]
-    assert met(cost.experiment().checks({"cost-on-v2": {**data, "pairs": slower, "simulated": True}})) == [None]
+    slower = pairs_of([2.0] * 6)
+    assert met(cost.experiment().checks({"cost-on-v2": slower})) == [False]
+    assert met(cost.experiment().checks({"cost-small-v2": slower})) == [False]
+    assert met(cost.experiment().checks({"cost-on-v2": {**slower, "simulated": True}})) == [None]
+
+
+def test_the_whole_interval_of_the_cost_must_end_before_one_per_cent() -> None:
+    checks = cost.experiment().checks({"cost-on-v1": pairs_of([0.5, 0.7] * 20)})
+    assert met(checks) == [True, True]
+    assert checks[1].measured == "-0.60 % (-0.60 to -0.60; 20 quads)"
+    wide = [each for change in (0.0, 0.4, 0.8, 1.2, 2.2) for each in (change, change)] * 4
+    checks = cost.experiment().checks({"cost-on-v1": pairs_of(wide)})
+    assert met(checks) == [True, False]
+    assert "quads like these would do" in checks[1].measured
+
+
+def test_pairs_of_an_earlier_session_can_still_be_checked() -> None:
+    recorded = json.loads(
+        (Path(__file__).parents[2] / "docs/validation/2026-11-30-h200-cost/cost-on-v2.json").read_text()
+    )
+    checks = cost.experiment().checks({"cost-on-v2": recorded})
+    assert checks[0].measured.startswith("-0.48 % (-1.29 to +0.33; 80 pairs; +21 us a cycle")
+    assert len(checks) == 2
+
+
+@pytest.mark.parametrize(("early", "wanted"), [(400, True), (401, False)])
+def test_the_probe_must_have_done_its_work_in_the_measured_requests(early: int, wanted: bool) -> None:
+    data = {**pairs_of([0.5] * 6), "cycles": 20_000, "timed": 16_000, "written_early": early}
+    check = cost.experiment().checks({"cost-on-v2": data})[1]
+    assert (check.met, check.measured) == (wanted, "2.0 % of 20000 cycles, 16000 of them timed")
 
 
 def test_the_patch_switched_off_is_compared_once_both_kinds_of_load_are_there() -> None:

@@ -17,7 +17,8 @@ from gpu.validate.loopback_ssh import LabServer, LoopbackServer, OpenSshServer, 
 from gpu.validate.workspace import CommandError
 
 needs_openssh = pytest.mark.skipif(
-    shutil.which("ssh-keygen") is None or shutil.which("sshd", path="/usr/sbin") is None, reason="no OpenSSH server here"
+    shutil.which("ssh-keygen") is None or shutil.which("sshd", path="/usr/sbin") is None,
+    reason="no OpenSSH server here",
 )
 
 
@@ -72,7 +73,7 @@ def test_the_result_can_say_which_server_it_was(server: LoopbackServer) -> None:
 def test_it_is_gone_after_its_end(server: LoopbackServer) -> None:
     assert said(server, "echo here") == "here\n"
     server.end()
-    with pytest.raises(OSError, match="refused|Connect"):
+    with pytest.raises(OSError, match="Connect"):
         said(server, "echo still here")
 
 
