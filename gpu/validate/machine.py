@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,13 +14,14 @@ from typing import Any
 import yaml
 
 from eaglelab.lab.model import read_model
+from eaglelab.sweep.one_load import adaptive_config, release
 from gpu.lab_truth import LabTruth
 from gpu.truth import CraftedTruth, Truth
 from gpu.validate.clocks import Unwatched, Watch
 from gpu.validate.setting import CANDIDATES, Setting, merged, server_entry
 from gpu.validate.workspace import CommandError, Workspace
 
-__all__ = ["Gpu", "Lab", "Machine"]
+__all__ = ["Gpu", "Lab", "Machine", "installed_release"]
 
 Flags = tuple[tuple[str, str | int | float | bool], ...]
 
@@ -27,8 +29,10 @@ _NO_LIMIT = 10**9
 _PORTS = 1500
 """Between servers that are up at once: SGLang takes other ports near its own."""
 
-_POLICY_NEVER = 10**9
-"""Batches after which SGLang's own policy would move: never."""
+_ONE_WORKER = (0, 5, 13)
+"""From this release on there is no worker of the kind that v1 was."""
+_GRAPHS_BY_PHASE = (0, 5, 16)
+"""From this release on graphs are captured for prefill too, and the flags name the phase (read in 0.5.12 and 0.5.16 only)."""
 
 
 @dataclass
@@ -38,9 +42,11 @@ class Machine(ABC):
     `state`: the folder in which the agent there keeps what it remembers. `mid_load`: seconds after its start at which a
     server is still loading. `too_much`: flags with which one cannot come up. `gpu`: index of the GPU of one-GPU servers. Loads take `load_s`, `step_s` more for each
     step count to choose from, and `first_s` more the first time.
+    `release`: the SGLang of its servers.
     """
 
     workspace: Workspace
+    release: str
 
     label: str = field(default="", init=False)
     gpu: int = field(default=0, init=False)
@@ -59,9 +65,16 @@ class Machine(ABC):
     def port(self) -> int:
         """Where the server listens on loopback."""
 
-    @abstractmethod
     def why_not(self, setting: Setting) -> str | None:
         """Why there can be no such server; None where there can."""
+        number = release(self.release)
+        if setting.worker == "v1" and number is not None and number >= _ONE_WORKER:
+            return f"SGLang {self.release} has no worker v1"
+        return self._missing(setting)
+
+    @abstractmethod
+    def _missing(self, setting: Setting) -> str | None:
+        """What `setting` needs and this machine has not; None where it has all."""
 
     @abstractmethod
     def entry(self, setting: Setting) -> dict[str, Any]:
@@ -89,11 +102,32 @@ class Machine(ABC):
         return self.load_s + self.step_s * len(setting.candidates) + (self.first_s if first else 0.0)
 
     def _candidates(self, setting: Setting) -> str:
-        """SGLang 0.5.12's `--speculative-adaptive-config`, written where server and validation both see it."""
+        """`--speculative-adaptive-config` as this release reads it, written where server and validation both see it."""
         counts = list(setting.candidates or CANDIDATES)
         file = self.workspace.folder / f"steps-{'.'.join(map(str, counts))}.json"
-        file.write_text(json.dumps({"candidate_steps": counts, "warmup_batches": _POLICY_NEVER}), encoding="utf-8")
+        file.write_text(json.dumps(adaptive_config(self.release, counts)), encoding="utf-8")
         return str(file)
+
+
+def installed_release(python: str, site: Path | None) -> str:
+    """The SGLang that `python` has, or that lies in `site`. Raises CommandError where there is none."""
+    if site is not None:
+        versions = [
+            folder.name.removeprefix("sglang-").removesuffix(".dist-info") for folder in site.glob("sglang-*.dist-info")
+        ]
+        if len(versions) != 1:
+            raise CommandError(
+                f"there must be one sglang in {site}, not {len(versions)}: make it anew with gpu/prepare.sh"
+            )
+        return versions[0]
+    asked = [python, "-c", "from importlib.metadata import version; print(version('sglang'))"]
+    try:
+        done = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CommandError(f"{python} does not say which SGLang it has: {error}") from error
+    if done.returncode != 0:
+        raise CommandError(f"{python} has no sglang: gpu/prepare.sh installs it, or give --site")
+    return done.stdout.strip()
 
 
 @dataclass
@@ -117,7 +151,17 @@ class Gpu(Machine):
         self.load_s, self.step_s, self.first_s = 60.0, 8.0, 65.0
         # Nearly all memory for the KV cache, and graphs for batches whose activations then find no room.
         self.too_much = (("mem-fraction-static", 0.985), ("max-total-tokens", _NO_LIMIT))
-        self.too_much += (("cuda-graph-max-bs", 2048), ("max-running-requests", 2048))
+        self.too_much += ((self._graphs, 2048), ("max-running-requests", 2048))
+
+    @property
+    def _by_phase(self) -> bool:
+        number = release(self.release)
+        return number is not None and number >= _GRAPHS_BY_PHASE
+
+    @property
+    def _graphs(self) -> str:
+        """The flag of the largest batch whose decode is captured."""
+        return "cuda-graph-max-bs-decode" if self._by_phase else "cuda-graph-max-bs"
 
     @property
     def state(self) -> Path:
@@ -128,7 +172,7 @@ class Gpu(Machine):
     def port(self) -> int:
         return self.server_port
 
-    def why_not(self, setting: Setting) -> str | None:
+    def _missing(self, setting: Setting) -> str | None:
         draft = self.models / f"draft-{setting.acceptance}"
         return None if draft.exists() else f"there is no {draft}"
 
@@ -143,10 +187,12 @@ class Gpu(Machine):
             "grammar-backend": "none",
             "mem-fraction-static": 0.9,
             "max-total-tokens": 16384,  # several servers share the GPU
-            "cuda-graph-max-bs": 8,
+            self._graphs: 8,
             "disable-radix-cache": True,
             "sleep-on-idle": True,  # those that are not asked leave the host alone
         }
+        if self._by_phase:
+            flags["disable-prefill-cuda-graph"] = True  # as before that release, and loads are shorter
         base = {
             "connection": "local",
             "python": self.python,
@@ -175,7 +221,7 @@ class Gpu(Machine):
             _copy_site(self.spare, site)
         workspace = Workspace(folder / "work", {"XDG_STATE_HOME": str(folder / "state")})
         port, log = self.server_port + _PORTS * number, folder / "server.log"
-        return Gpu(workspace, self.models, self.python, site, self.index, port, log)
+        return Gpu(workspace, self.release, self.models, self.python, site, self.index, port, log)
 
     def watch(self) -> Unwatched:
         return Watch(self.index)
@@ -200,7 +246,6 @@ def _copy_site(spare: Path, site: Path) -> None:
 class Lab(Machine):
     """The embedded lab, brought up anew for another acceptance: that is a property of its model there."""
 
-    release: str = "0.5.12"
     clock_rate: float = 8.0
 
     def __post_init__(self) -> None:
@@ -217,7 +262,7 @@ class Lab(Machine):
     def port(self) -> int:
         return int(json.loads((self.workspace.folder / ".lab/lab.json").read_text())["server_port"])
 
-    def why_not(self, setting: Setting) -> str | None:
+    def _missing(self, setting: Setting) -> str | None:
         return "the simulated GPU has no device timer of SGLang" if setting.device_timer else None
 
     def entry(self, setting: Setting) -> dict[str, Any]:
