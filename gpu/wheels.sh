@@ -54,7 +54,6 @@ fetch "$tmp" "$kernels"
 (cd "$tmp" && unzip -q sglang_kernel-*.whl 'sgl_kernel/*')
 find "$tmp/sgl_kernel" \( -path '*sm100*' -o -name '*flash_ops*' -o -name '*flashmla_ops*' -o -name '*infllm_ops*' -o -name '*_static.a' \) -type f -delete
 tar cJf "$out/sgl_kernel.tar.xz" -C "$tmp" sgl_kernel
-echo "${kernels##*==}" > "$out/sgl_kernel.version"
 
 if [ "${2:-}" = archive ]; then
   mkdir "$tmp/stored"

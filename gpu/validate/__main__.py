@@ -57,10 +57,13 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--spare", type=Path, help="an untouched copy of --site, for experiments with several servers at once"
     )
     parser.add_argument("--gpu", type=int, default=0, help="index of the GPU for servers that need one")
+    parser.add_argument("--gpus", type=int, default=2, metavar="N", help="how many the servers of tp run on (2)")
     parser.add_argument("--port", type=int, default=30000)
     chosen = parser.parse_args(arguments)
     if not chosen.lab and chosen.models is None:
         parser.error("--models is needed (or --lab)")
+    if chosen.gpus < 2:
+        parser.error(f"--gpus {chosen.gpus}: tp compares ranks, at least 2")
     return chosen
 
 
@@ -150,12 +153,12 @@ class Session:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code 0 where every goal that was measured was met and nothing was tried in vain."""
     chosen = _options(arguments)
-    available = experiments(chosen.tokens)
+    available = experiments(chosen.tokens, chosen.gpus)
     parts = wanted_parts(available, chosen.only)
     if chosen.list:
         for part in parts:
             print(
-                f"{part.name:24} {part.seconds:4.0f} s  {part.setting.name if part.setting else 'starts servers by itself'}"
+                f"{part.name:26} {part.seconds:4.0f} s  {part.setting.name if part.setting else 'starts servers by itself'}"
             )
         return 0
     began, budget = time.monotonic(), Budget(chosen.budget - _CLEANING_S)

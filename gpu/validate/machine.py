@@ -17,13 +17,11 @@ from eaglelab.lab.model import read_model
 from eaglelab.sweep.one_load import adaptive_config, release
 from gpu.lab_truth import LabTruth
 from gpu.truth import CraftedTruth, Truth
-from gpu.validate.clocks import Unwatched, Watch
-from gpu.validate.setting import CANDIDATES, Setting, merged, server_entry
+from gpu.validate.clocks import Unwatched, Watch, gpu_count
+from gpu.validate.setting import CANDIDATES, Flags, Setting, merged, server_entry
 from gpu.validate.workspace import CommandError, Workspace
 
 __all__ = ["Gpu", "Lab", "Machine", "installed_release"]
-
-Flags = tuple[tuple[str, str | int | float | bool], ...]
 
 _NO_LIMIT = 10**9
 _PORTS = 1500
@@ -174,12 +172,20 @@ class Gpu(Machine):
 
     def _missing(self, setting: Setting) -> str | None:
         draft = self.models / f"draft-{setting.acceptance}"
-        return None if draft.exists() else f"there is no {draft}"
+        if not draft.exists():
+            return f"there is no {draft}"
+        there = gpu_count() if setting.tp_size > 1 else 1
+        return None if there >= setting.tp_size else f"it needs {setting.tp_size} GPUs, there are {there}"
 
     def entry(self, setting: Setting) -> dict[str, Any]:
         env = {"SGLANG_SKIP_SGL_KERNEL_VERSION_CHECK": "1"}
         env |= {"PYTHONPATH": str(self.site)} if self.site else {}
-        env |= {"CUDA_VISIBLE_DEVICES": str(self.index)} if setting.tp_size == 1 else {}
+        # While servers load at the same time, the memory that is free on one GPU and another differs for a moment.
+        env |= (
+            {"CUDA_VISIBLE_DEVICES": str(self.index)}
+            if setting.tp_size == 1
+            else {"SGLANG_ENABLE_TP_MEMORY_INBALANCE_CHECK": "0"}
+        )
         flags = {
             "skip-tokenizer-init": True,
             "attention-backend": "triton",

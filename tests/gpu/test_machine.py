@@ -13,6 +13,7 @@ import yaml
 from eaglelab.inventory import load_inventory
 from eaglelab.server.command import server_command
 from gpu.truth import craft_truth
+from gpu.validate import machine
 from gpu.validate.machine import Gpu, Lab, installed_release
 from gpu.validate.setting import CANDIDATES, Setting
 from gpu.validate.workspace import CommandError, Workspace
@@ -57,6 +58,19 @@ def test_a_server_on_two_gpus_sees_them_both(gpu: Gpu) -> None:
     host = host_of(gpu, Setting(tp_size=2))
     assert "CUDA_VISIBLE_DEVICES" not in host.server.env
     assert host.server.tp_size == 2
+
+
+def test_servers_over_more_gpus_than_there_are_cannot_be_had(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "gpu_count", lambda: 2)
+    assert gpu.why_not(Setting(tp_size=2)) is None
+    assert gpu.why_not(Setting(tp_size=4)) == "it needs 4 GPUs, there are 2"
+
+
+def test_what_ranks_talk_by_is_set_in_the_environment_of_the_server(gpu: Gpu) -> None:
+    host = host_of(gpu, Setting(tp_size=2, env=(("NCCL_ALGO", "Ring"),)))
+    assert host.server.env["NCCL_ALGO"] == "Ring"
+    assert host.server.env["SGLANG_ENABLE_TP_MEMORY_INBALANCE_CHECK"] == "0"
+    assert "SGLANG_ENABLE_TP_MEMORY_INBALANCE_CHECK" not in host_of(gpu, Setting()).server.env
 
 
 def test_too_much_memory_is_asked_for_in_place_of_the_usual(gpu: Gpu) -> None:
