@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,10 @@ class Machine(ABC):
     @abstractmethod
     def entry(self, setting: Setting) -> dict[str, Any]:
         """Makes ready for a server of `setting`, and returns the inventory's entry of its host."""
+
+    def entry_by(self, way: Mapping[str, Any], setting: Setting) -> dict[str, Any]:
+        """The same for a host that is reached by another `way` (`LoopbackServer.entry`)."""
+        return {**self.entry(setting), **way}
 
     @abstractmethod
     def truth(self, acceptance: float) -> Truth:
@@ -277,6 +282,15 @@ class Lab(Machine):
             self._bring_up(setting.acceptance)
         server = server_entry(setting, self._candidates(setting))
         return {"connection": "lab", "expected_load": 3, "server": server}
+
+    def entry_by(self, way: Mapping[str, Any], setting: Setting) -> dict[str, Any]:
+        """`connection: lab` fills in what is there; another way must say it."""
+        entry = self.entry(setting)
+        lab = json.loads((self.workspace.folder / ".lab/lab.json").read_text())
+        server = {"port": lab["server_port"], "model_path": lab["model_path"]}
+        server |= {"speculative": {"draft_model_path": lab["draft_path"]}}
+        there = {name: lab[name] for name in ("python", "sglang", "log")} | {"server": server}
+        return {**merged(entry, there), **way}
 
     def _bring_up(self, acceptance: float) -> None:
         model: dict[str, Any] = read_model().as_settings()

@@ -51,11 +51,12 @@ def _run(site: Site, budget: Budget, words: Sequence[str], ssh: bool) -> Data:
     began = time.monotonic()
     server = loopback_server(folder / "sshd") if ssh else None
     try:
-        site.workspace.inventory(entry if server is None else {**entry, **server.entry()})
+        site.workspace.inventory(entry if server is None else site.machine.entry_by(server.entry(), _SETTING))
         done = site.workspace.invoke(*words, *load, "--prompts", str(prompts), timeout=budget.limit(580), code=None)
     finally:
         if server is not None:
             server.end()
+            site.workspace.inventory(entry)  # the way that the rollbacks to come can take
     measured = done.host.get("measured")
     return {
         "command": " ".join(words),
