@@ -253,6 +253,17 @@ def _copy_site(spare: Path, site: Path) -> None:
     new.rename(site)
 
 
+def _at_home(settings: Mapping[str, Any], home: str) -> dict[str, Any]:
+    """With the `~/` of the lab's paths written out: another server may have another home."""
+    found: dict[str, Any] = {}
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            found[name] = _at_home(value, home)
+        else:
+            found[name] = f"{home}/{value[2:]}" if isinstance(value, str) and value.startswith("~/") else value
+    return found
+
+
 @dataclass
 class Lab(Machine):
     """The embedded lab, brought up anew for another acceptance: that is a property of its model there."""
@@ -290,7 +301,7 @@ class Lab(Machine):
         server = {"port": lab["server_port"], "model_path": lab["model_path"]}
         server |= {"speculative": {"draft_model_path": lab["draft_path"]}}
         there = {name: lab[name] for name in ("python", "sglang", "log")} | {"server": server}
-        return {**merged(entry, there), **way}
+        return {**merged(entry, _at_home(there, str(self.workspace.folder / ".lab/host/home"))), **way}
 
     def _bring_up(self, acceptance: float) -> None:
         model: dict[str, Any] = read_model().as_settings()
