@@ -1,6 +1,7 @@
 """An SSH server on loopback, for one key: OpenSSH's own where this machine has it, else that of the embedded lab.
 
-Commands that come in through it get this process's PATH and folder of state, as they would through `connection: local`.
+Commands that come in through it get what they would get through `connection: local` of this process's environment, as far as
+a server needs it: where programs and the GPU's libraries are, and the folder of state.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from gpu.validate.workspace import ROOT, CommandError
 __all__ = ["LabServer", "LoopbackServer", "OpenSshServer", "loopback_server"]
 
 _ADDRESS = "127.0.0.1"
+_PASSED_ON = ("PATH", "XDG_STATE_HOME", "XDG_CACHE_HOME", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH")
 _END_S = 20.0
 _LISTEN_TRIES, _LISTEN_PAUSE_S = 50, 0.1
 
@@ -48,8 +50,8 @@ def _openssh() -> tuple[str, str] | None:
 
 
 def _passed_on() -> dict[str, str]:
-    state = os.environ.get("XDG_STATE_HOME", str(Path.home() / ".local/state"))
-    return {"PATH": os.environ["PATH"], "XDG_STATE_HOME": state}
+    found = {name: os.environ[name] for name in _PASSED_ON if os.environ.get(name)}
+    return {"XDG_STATE_HOME": str(Path.home() / ".local/state"), **found}
 
 
 class LoopbackServer(ABC):

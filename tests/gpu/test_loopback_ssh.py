@@ -43,6 +43,8 @@ def said(server: LoopbackServer, command: str, key: Path | None = None) -> str:
 @pytest.fixture(params=[pytest.param("openssh", marks=needs_openssh), "lab"])
 def server(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopbackServer]:
     monkeypatch.setenv("XDG_STATE_HOME", "/somewhere/state")
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/only/here/lib")
+    monkeypatch.delenv("CUDA_HOME", raising=False)
     monkeypatch.setenv("PATH", f"{os.environ['PATH']}:/only/here")
     if request.param == "lab":
         monkeypatch.setattr(loopback_ssh, "_openssh", lambda: None)
@@ -51,10 +53,13 @@ def server(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     found.end()
 
 
-def test_a_command_gets_the_path_and_the_folder_of_state_of_this_process(server: LoopbackServer) -> None:
-    path, *others = said(server, 'echo "$PATH"; echo "$XDG_STATE_HOME"; echo "$HOME"').splitlines()
+def test_a_command_finds_programs_libraries_and_the_folder_of_state_as_this_process_does(
+    server: LoopbackServer,
+) -> None:
+    told = 'echo "$PATH"; echo "$XDG_STATE_HOME"; echo "$LD_LIBRARY_PATH"; echo "${CUDA_HOME-unset}"; echo "$HOME"'
+    path, *others = said(server, told).splitlines()
     assert "/only/here" in path.split(":")  # a shell's own start-up file may add to it
-    assert others == ["/somewhere/state", str(Path.home())]
+    assert others == ["/somewhere/state", "/only/here/lib", "unset", str(Path.home())]
 
 
 def test_no_other_key_gets_in(server: LoopbackServer, tmp_path: Path) -> None:
