@@ -27,8 +27,6 @@ _LAB_RELEASE = "0.5.12"
 _CLEANING_S = 40.0
 """Kept back for the rollback at the end."""
 _CLEANING_MOST_S = 120.0
-_PATIENCE = 2.0
-"""A part may take so many times what it is expected to."""
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -121,7 +119,7 @@ class Session:
         began = time.monotonic()
         try:
             with self.site.machine.watch() as watch:
-                data = part.run(self.site, self._budget.part(_PATIENCE * self._expected(part)))
+                data = part.run(self.site, self._budget.part(self.site.machine.patience * self._expected(part)))
         except (CommandError, ServerError, OutOfTimeError, OSError, ValueError, KeyError) as error:
             took = time.monotonic() - began
             self.results.fail(part.name, f"{type(error).__name__}: {error}", took)

@@ -41,7 +41,7 @@ class Machine(ABC):
     `state`: the folder in which the agent there keeps what it remembers. `mid_load`: seconds after its start at which a
     server is still loading. `too_much`: flags with which one cannot come up. `gpu`: index of the GPU of one-GPU servers. Loads take `load_s`, `step_s` more for each
     step count to choose from, and `first_s` more the first time.
-    `release`: the SGLang of its servers.
+    `release`: the SGLang of its servers. `patience`: a part may take so many times what it is expected to.
     """
 
     workspace: Workspace
@@ -54,6 +54,7 @@ class Machine(ABC):
     load_s: float = field(default=0.0, init=False)
     step_s: float = field(default=0.0, init=False)
     first_s: float = field(default=0.0, init=False)
+    patience: float = field(default=2.0, init=False)
 
     @property
     @abstractmethod
@@ -272,6 +273,7 @@ class Lab(Machine):
 
     def __post_init__(self) -> None:
         self.label, self.mid_load, self.load_s = "simulated GPU", 1.0, 6.0
+        self.patience = 20.0  # it shares its processors with whatever else runs
         # No memory runs out here: any server that ends while it loads must do.
         self.too_much = (("speculative-adaptive", True), ("speculative-adaptive-config", "/there/is/no/such/file"))
         self._up: float | None = None

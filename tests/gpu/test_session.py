@@ -85,6 +85,8 @@ def test_entries_are_merged_key_by_key() -> None:
 
 
 class FakeMachine:
+    patience = 3.0
+
     def why_not(self, setting: Setting) -> str | None:
         return "not here" if setting.device_timer else None
 
@@ -130,6 +132,18 @@ def test_what_does_not_fit_is_skipped_and_said(session: Session) -> None:
         "not-to-be-had": "not here",
     }
     assert list(session.results.load()) == ["same-server"]
+
+
+def test_a_part_gets_as_much_time_as_its_machine_has_patience(session: Session) -> None:
+    given: list[float] = []
+
+    def run(site: Site, budget: Budget) -> dict[str, Any]:
+        given.append(budget.left)
+        return {}
+
+    session.run(Part("patient", 10.0, run, V1))
+    session.run(Part("at-most-what-is-left", 50.0, run, V1))
+    assert given == [30.0, 55.0]
 
 
 def test_the_clocks_of_a_part_stand_in_its_result(session: Session) -> None:
