@@ -53,7 +53,8 @@ def trimmed(logs: Sequence[float], share: float = _SHARE) -> Cost:
     winsorized = [kept[0]] * cut + kept + [kept[-1]] * cut
     error = statistics.stdev(winsorized) / ((1 - 2 * share) * math.sqrt(len(values)))
     half = t_quantile(_RISK, len(kept) - 1) * error
-    return Cost(*(100 * math.expm1(at) for at in (mean, mean - half, mean + half)), len(values))
+    percent, low, high = (100 * math.expm1(at) for at in (mean, mean - half, mean + half))
+    return Cost(percent, low, high, len(values))
 
 
 def needed(found: Cost, least: float) -> int | None:
