@@ -3,13 +3,14 @@
 #   gpu/prepare.sh FOLDER                  from the package registry, into a virtual environment in FOLDER/venv
 #   gpu/prepare.sh FOLDER --wheels DIR     from what wheels.sh brought; python3 must have torch. Into FOLDER/site
 # Then it says the command that validates. What is there already is left as it is.
-# ACCEPTANCE ("0.6 0.8") and LAYERS (16) in the environment choose the models.
+# In the environment: RELEASE (0.5.12) of SGLang, where it comes from the registry; ACCEPTANCE ("0.6 0.8") and LAYERS (16) of the
+# models; MODELS, a folder with models that another call crafted.
 set -euo pipefail
 folder=${1:?usage: prepare.sh FOLDER [--wheels DIR]}
 wheels=""
 if [ "${2:-}" = --wheels ]; then wheels=${3:?--wheels needs a folder}; fi
 project=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-release=0.5.12
+release=${RELEASE:-0.5.12}
 mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)
 
@@ -42,11 +43,17 @@ from_wheels() {
   python3 -m pip install -q --no-index --no-deps --no-compile --no-cache-dir --target "$folder/site" "$from"/*.whl
   tar xJf "$wheels/sgl_kernel.tar.xz" -C "$folder/site"
   # The kernels' wheel was left behind: its version is looked up where its metadata would be.
-  mkdir -p "$folder/site/sglang_kernel-0.4.2.post2.dist-info" "$folder/site/xgrammar"
-  printf 'Metadata-Version: 2.1\nName: sglang-kernel\nVersion: 0.4.2.post2\n' \
-    > "$folder/site/sglang_kernel-0.4.2.post2.dist-info/METADATA"
-  stub xgrammar/__init__.py 0.2.0 '(__import__("pydantic").BaseModel,)'
-  stub soundfile.py 0.13.1 '()'
+  local kernels
+  kernels=$(demanded sglang-kernel)
+  mkdir -p "$folder/site/sglang_kernel-$kernels.dist-info" "$folder/site/xgrammar"
+  printf 'Metadata-Version: 2.1\nName: sglang-kernel\nVersion: %s\n' "$kernels" \
+    > "$folder/site/sglang_kernel-$kernels.dist-info/METADATA"
+  stub xgrammar/__init__.py "$(demanded xgrammar)" '(__import__("pydantic").BaseModel,)'
+  stub soundfile.py "$(demanded soundfile)" '()'
+}
+
+demanded() { # the version of a package that this SGLang demands
+  sed -n "s/^Requires-Dist: $1==\([^ ;]*\).*/\1/p" "$folder"/site/sglang-*.dist-info/METADATA | head -1
 }
 
 if [ -n "$wheels" ]; then
@@ -60,10 +67,11 @@ else
   export PYTHONPATH="$project"
   more=""
 fi
-if [ ! -f "$folder/models/ready" ]; then
+models=${MODELS:-$folder/models}
+if [ ! -f "$models/ready" ]; then
   # shellcheck disable=SC2086 -- several words on purpose
-  (cd "$project" && "$python" -m gpu.craft "$folder/models" --acceptance ${ACCEPTANCE:-0.6 0.8} --layers "${LAYERS:-16}")
-  touch "$folder/models/ready"
+  (cd "$project" && "$python" -m gpu.craft "$models" --acceptance ${ACCEPTANCE:-0.6 0.8} --layers "${LAYERS:-16}")
+  touch "$models/ready"
 fi
 echo "ready; now:"
-echo "  PYTHONPATH=$PYTHONPATH $python -m gpu.validate --models $folder/models$more --out $folder/validation"
+echo "  PYTHONPATH=$PYTHONPATH $python -m gpu.validate --models $models$more --out $folder/validation"

@@ -39,7 +39,9 @@ class _Server(asyncssh.SSHServer):
         return username == self._user and key == self._key
 
 
-def _environment(home: Path, user: str, mark: str, asked: Mapping[str, str]) -> dict[str, str]:
+def _environment(
+    home: Path, user: str, mark: str, asked: Mapping[str, str], fixed: Mapping[str, str]
+) -> dict[str, str]:
     return {
         **asked,
         "HOME": str(home),
@@ -49,20 +51,21 @@ def _environment(home: Path, user: str, mark: str, asked: Mapping[str, str]) -> 
         "PATH": f"{home}/bin:{SYSTEM_PATH}",
         "LANG": "C.UTF-8",
         "EAGLELAB_LAB": mark,
+        **fixed,
     }
 
 
 class _Sessions:
     """The commands that clients run. It outlives every connection, so that commands can too."""
 
-    def __init__(self, home: Path, user: str, mark: str) -> None:
-        self._home, self._user, self._mark = home, user, mark
+    def __init__(self, home: Path, user: str, mark: str, fixed: Mapping[str, str]) -> None:
+        self._home, self._user, self._mark, self._fixed = home, user, mark, fixed
         self._running: set[asyncio.Task[None]] = set()
 
     async def serve(self, channel: asyncssh.SSHServerProcess[bytes]) -> None:
         """Run what a session asks for; without a command, a shell that reads stdin."""
         argv = ["/bin/sh"] if channel.command is None else ["/bin/sh", "-c", channel.command]
-        environment = _environment(self._home, self._user, self._mark, channel.env)
+        environment = _environment(self._home, self._user, self._mark, channel.env, self._fixed)
         # asyncssh drops its own tasks with the connection; this one goes on until the command has ended
         task = asyncio.create_task(_run(channel, argv, self._home, environment))
         self._running.add(task)
@@ -152,7 +155,8 @@ async def _next(channel: asyncssh.SSHServerProcess[bytes], group: int) -> bytes:
 
 async def _serve(options: argparse.Namespace) -> None:
     key = asyncssh.read_public_key(options.authorized)
-    sessions = _Sessions(Path(options.home), options.user, options.mark)
+    fixed = dict(each.split("=", 1) for each in options.set)
+    sessions = _Sessions(Path(options.home), options.user, options.mark, fixed)
     server = await asyncssh.listen(
         "127.0.0.1",
         options.port,
@@ -181,6 +185,7 @@ def _options(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--mark", required=True)
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--ready-fd", type=int, required=True)
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="variables of every command")
     return parser.parse_args(argv)
 
 

@@ -14,7 +14,7 @@ from gpu.validate.budget import Budget, OutOfTimeError
 from gpu.validate.client import ServerError
 from gpu.validate.clocks import clock_checks
 from gpu.validate.experiments import experiments
-from gpu.validate.machine import Gpu, Lab, Machine
+from gpu.validate.machine import Gpu, Lab, Machine, installed_release
 from gpu.validate.part import Experiment, Part, in_order
 from gpu.validate.results import Results, as_json, table
 from gpu.validate.setting import CANDIDATES, Setting
@@ -23,11 +23,10 @@ from gpu.validate.workspace import CommandError, Workspace
 
 __all__ = ["Session", "main", "wanted_parts"]
 
+_LAB_RELEASE = "0.5.12"
 _CLEANING_S = 40.0
 """Kept back for the rollback at the end."""
 _CLEANING_MOST_S = 120.0
-_PATIENCE = 2.0
-"""A part may take so many times what it is expected to."""
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -46,6 +45,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--keep", action="store_true", help="leave the last server up: the next call saves its load")
     parser.add_argument("--list", action="store_true", help="say what would run, with expected seconds, and end")
     parser.add_argument("--lab", action="store_true", help="rehearse on the embedded lab")
+    parser.add_argument(
+        "--release", metavar="X.Y.Z", help="SGLang of the lab (0.5.12); on a GPU the one that must be installed"
+    )
     parser.add_argument("--models", type=Path, help="the folder that gpu.craft made")
     parser.add_argument("--python", default=sys.executable, help="the Python that runs SGLang")
     parser.add_argument("--site", type=Path, help="folder with SGLang, where that Python does not have it")
@@ -53,19 +55,26 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--spare", type=Path, help="an untouched copy of --site, for experiments with several servers at once"
     )
     parser.add_argument("--gpu", type=int, default=0, help="index of the GPU for servers that need one")
+    parser.add_argument("--gpus", type=int, default=2, metavar="N", help="how many the servers of tp run on (2)")
     parser.add_argument("--port", type=int, default=30000)
     chosen = parser.parse_args(arguments)
     if not chosen.lab and chosen.models is None:
         parser.error("--models is needed (or --lab)")
+    if chosen.gpus < 2:
+        parser.error(f"--gpus {chosen.gpus}: tp compares ranks, at least 2")
     return chosen
 
 
 def _machine(chosen: argparse.Namespace, workspace: Workspace) -> Machine:
     if chosen.lab:
-        return Lab(workspace)
+        return Lab(workspace, chosen.release or _LAB_RELEASE)
     log = chosen.out.resolve() / "server.log"
+    release = installed_release(chosen.python, chosen.site)
+    if chosen.release not in (None, release):
+        raise CommandError(f"SGLang {release} is installed there, not {chosen.release}")
     return Gpu(
         workspace,
+        release,
         chosen.models.resolve(),
         chosen.python,
         chosen.site and chosen.site.resolve(),
@@ -110,7 +119,7 @@ class Session:
         began = time.monotonic()
         try:
             with self.site.machine.watch() as watch:
-                data = part.run(self.site, self._budget.part(_PATIENCE * self._expected(part)))
+                data = part.run(self.site, self._budget.part(self.site.machine.patience * self._expected(part)))
         except (CommandError, ServerError, OutOfTimeError, OSError, ValueError, KeyError) as error:
             took = time.monotonic() - began
             self.results.fail(part.name, f"{type(error).__name__}: {error}", took)
@@ -142,30 +151,35 @@ class Session:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code 0 where every goal that was measured was met and nothing was tried in vain."""
     chosen = _options(arguments)
-    available = experiments(chosen.tokens)
+    available = experiments(chosen.tokens, chosen.gpus)
     parts = wanted_parts(available, chosen.only)
     if chosen.list:
         for part in parts:
             print(
-                f"{part.name:24} {part.seconds:4.0f} s  {part.setting.name if part.setting else 'starts servers by itself'}"
+                f"{part.name:26} {part.seconds:4.0f} s  {part.setting.name if part.setting else 'starts servers by itself'}"
             )
         return 0
     began, budget = time.monotonic(), Budget(chosen.budget - _CLEANING_S)
     workspace = Workspace(chosen.out.resolve() / "work", {})
-    machine = _machine(chosen, workspace)
+    try:
+        machine = _machine(chosen, workspace)
+    except CommandError as error:
+        print(error, file=sys.stderr)
+        return 2
     results = Results(chosen.out / "results")
     site = Site(machine, workspace, lambda text: print(f"[{time.monotonic() - began:6.1f}] {text}", flush=True))
     session = Session(site, results, budget)
+    about = f"{machine.label}, SGLang {machine.release}"
     try:
         site.begin(Setting(candidates=CANDIDATES), budget)
         for part in parts:
             session.run(part)
-            _summarise(chosen.out, available, results, session.skipped, machine.label)
+            _summarise(chosen.out, available, results, session.skipped, about)
     finally:
         if not chosen.keep:
             session.clean()
             machine.close()
-    return _summarise(chosen.out, available, results, session.skipped, machine.label)
+    return _summarise(chosen.out, available, results, session.skipped, about)
 
 
 def _summarise(

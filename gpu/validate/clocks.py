@@ -13,7 +13,7 @@ from typing import Any
 
 from gpu.validate.results import Check, Data
 
-__all__ = ["Sample", "Unwatched", "Watch", "clock_checks", "read_sample", "reasons", "summary"]
+__all__ = ["Sample", "Unwatched", "Watch", "clock_checks", "gpu_count", "read_sample", "reasons", "summary"]
 
 FIELDS = ("clocks.sm", "clocks.mem", "temperature.gpu", "power.draw", "clocks_event_reasons.active")
 _REASONS = {
@@ -125,6 +125,15 @@ class Watch(Unwatched):
         except (OSError, subprocess.TimeoutExpired):
             return None
         return read_sample(done.stdout)
+
+
+def gpu_count(program: str = "nvidia-smi") -> int:
+    """GPUs that nvidia-smi lists; 0 where it cannot be asked."""
+    try:
+        done = subprocess.run([program, "--list-gpus"], capture_output=True, text=True, timeout=_ANSWER_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    return sum(line.startswith("GPU ") for line in done.stdout.splitlines())
 
 
 def _shown(sample: Sample | None) -> dict[str, Any]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,22 +15,23 @@ from typing import Any
 import yaml
 
 from eaglelab.lab.model import read_model
+from eaglelab.sweep.one_load import adaptive_config, release
 from gpu.lab_truth import LabTruth
 from gpu.truth import CraftedTruth, Truth
-from gpu.validate.clocks import Unwatched, Watch
-from gpu.validate.setting import CANDIDATES, Setting, merged, server_entry
+from gpu.validate.clocks import Unwatched, Watch, gpu_count
+from gpu.validate.setting import CANDIDATES, Flags, Setting, merged, server_entry
 from gpu.validate.workspace import CommandError, Workspace
 
-__all__ = ["Gpu", "Lab", "Machine"]
-
-Flags = tuple[tuple[str, str | int | float | bool], ...]
+__all__ = ["Gpu", "Lab", "Machine", "installed_release"]
 
 _NO_LIMIT = 10**9
 _PORTS = 1500
 """Between servers that are up at once: SGLang takes other ports near its own."""
 
-_POLICY_NEVER = 10**9
-"""Batches after which SGLang's own policy would move: never."""
+_ONE_WORKER = (0, 5, 13)
+"""From this release on there is no worker of the kind that v1 was."""
+_GRAPHS_BY_PHASE = (0, 5, 16)
+"""From this release on graphs are captured for prefill too, and the flags name the phase (read in 0.5.12 and 0.5.16 only)."""
 
 
 @dataclass
@@ -38,9 +41,11 @@ class Machine(ABC):
     `state`: the folder in which the agent there keeps what it remembers. `mid_load`: seconds after its start at which a
     server is still loading. `too_much`: flags with which one cannot come up. `gpu`: index of the GPU of one-GPU servers. Loads take `load_s`, `step_s` more for each
     step count to choose from, and `first_s` more the first time.
+    `release`: the SGLang of its servers. `patience`: a part may take so many times what it is expected to.
     """
 
     workspace: Workspace
+    release: str
 
     label: str = field(default="", init=False)
     gpu: int = field(default=0, init=False)
@@ -49,6 +54,7 @@ class Machine(ABC):
     load_s: float = field(default=0.0, init=False)
     step_s: float = field(default=0.0, init=False)
     first_s: float = field(default=0.0, init=False)
+    patience: float = field(default=2.0, init=False)
 
     @property
     @abstractmethod
@@ -59,13 +65,24 @@ class Machine(ABC):
     def port(self) -> int:
         """Where the server listens on loopback."""
 
-    @abstractmethod
     def why_not(self, setting: Setting) -> str | None:
         """Why there can be no such server; None where there can."""
+        number = release(self.release)
+        if setting.worker == "v1" and number is not None and number >= _ONE_WORKER:
+            return f"SGLang {self.release} has no worker v1"
+        return self._missing(setting)
+
+    @abstractmethod
+    def _missing(self, setting: Setting) -> str | None:
+        """What `setting` needs and this machine has not; None where it has all."""
 
     @abstractmethod
     def entry(self, setting: Setting) -> dict[str, Any]:
         """Makes ready for a server of `setting`, and returns the inventory's entry of its host."""
+
+    def entry_by(self, way: Mapping[str, Any], setting: Setting) -> dict[str, Any]:
+        """The same for a host that is reached by another `way` (`LoopbackServer.entry`)."""
+        return {**self.entry(setting), **way}
 
     @abstractmethod
     def truth(self, acceptance: float) -> Truth:
@@ -89,11 +106,32 @@ class Machine(ABC):
         return self.load_s + self.step_s * len(setting.candidates) + (self.first_s if first else 0.0)
 
     def _candidates(self, setting: Setting) -> str:
-        """SGLang 0.5.12's `--speculative-adaptive-config`, written where server and validation both see it."""
+        """`--speculative-adaptive-config` as this release reads it, written where server and validation both see it."""
         counts = list(setting.candidates or CANDIDATES)
         file = self.workspace.folder / f"steps-{'.'.join(map(str, counts))}.json"
-        file.write_text(json.dumps({"candidate_steps": counts, "warmup_batches": _POLICY_NEVER}), encoding="utf-8")
+        file.write_text(json.dumps(adaptive_config(self.release, counts)), encoding="utf-8")
         return str(file)
+
+
+def installed_release(python: str, site: Path | None) -> str:
+    """The SGLang that `python` has, or that lies in `site`. Raises CommandError where there is none."""
+    if site is not None:
+        versions = [
+            folder.name.removeprefix("sglang-").removesuffix(".dist-info") for folder in site.glob("sglang-*.dist-info")
+        ]
+        if len(versions) != 1:
+            raise CommandError(
+                f"there must be one sglang in {site}, not {len(versions)}: make it anew with gpu/prepare.sh"
+            )
+        return versions[0]
+    asked = [python, "-c", "from importlib.metadata import version; print(version('sglang'))"]
+    try:
+        done = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CommandError(f"{python} does not say which SGLang it has: {error}") from error
+    if done.returncode != 0:
+        raise CommandError(f"{python} has no sglang: gpu/prepare.sh installs it, or give --site")
+    return done.stdout.strip()
 
 
 @dataclass
@@ -117,7 +155,17 @@ class Gpu(Machine):
         self.load_s, self.step_s, self.first_s = 60.0, 8.0, 65.0
         # Nearly all memory for the KV cache, and graphs for batches whose activations then find no room.
         self.too_much = (("mem-fraction-static", 0.985), ("max-total-tokens", _NO_LIMIT))
-        self.too_much += (("cuda-graph-max-bs", 2048), ("max-running-requests", 2048))
+        self.too_much += ((self._graphs, 2048), ("max-running-requests", 2048))
+
+    @property
+    def _by_phase(self) -> bool:
+        number = release(self.release)
+        return number is not None and number >= _GRAPHS_BY_PHASE
+
+    @property
+    def _graphs(self) -> str:
+        """The flag of the largest batch whose decode is captured."""
+        return "cuda-graph-max-bs-decode" if self._by_phase else "cuda-graph-max-bs"
 
     @property
     def state(self) -> Path:
@@ -128,14 +176,22 @@ class Gpu(Machine):
     def port(self) -> int:
         return self.server_port
 
-    def why_not(self, setting: Setting) -> str | None:
+    def _missing(self, setting: Setting) -> str | None:
         draft = self.models / f"draft-{setting.acceptance}"
-        return None if draft.exists() else f"there is no {draft}"
+        if not draft.exists():
+            return f"there is no {draft}"
+        there = gpu_count() if setting.tp_size > 1 else 1
+        return None if there >= setting.tp_size else f"it needs {setting.tp_size} GPUs, there are {there}"
 
     def entry(self, setting: Setting) -> dict[str, Any]:
         env = {"SGLANG_SKIP_SGL_KERNEL_VERSION_CHECK": "1"}
         env |= {"PYTHONPATH": str(self.site)} if self.site else {}
-        env |= {"CUDA_VISIBLE_DEVICES": str(self.index)} if setting.tp_size == 1 else {}
+        # While servers load at the same time, the memory that is free on one GPU and another differs for a moment.
+        env |= (
+            {"CUDA_VISIBLE_DEVICES": str(self.index)}
+            if setting.tp_size == 1
+            else {"SGLANG_ENABLE_TP_MEMORY_INBALANCE_CHECK": "0"}
+        )
         flags = {
             "skip-tokenizer-init": True,
             "attention-backend": "triton",
@@ -143,10 +199,12 @@ class Gpu(Machine):
             "grammar-backend": "none",
             "mem-fraction-static": 0.9,
             "max-total-tokens": 16384,  # several servers share the GPU
-            "cuda-graph-max-bs": 8,
+            self._graphs: 8,
             "disable-radix-cache": True,
             "sleep-on-idle": True,  # those that are not asked leave the host alone
         }
+        if self._by_phase:
+            flags["disable-prefill-cuda-graph"] = True  # as before that release, and loads are shorter
         base = {
             "connection": "local",
             "python": self.python,
@@ -175,7 +233,7 @@ class Gpu(Machine):
             _copy_site(self.spare, site)
         workspace = Workspace(folder / "work", {"XDG_STATE_HOME": str(folder / "state")})
         port, log = self.server_port + _PORTS * number, folder / "server.log"
-        return Gpu(workspace, self.models, self.python, site, self.index, port, log)
+        return Gpu(workspace, self.release, self.models, self.python, site, self.index, port, log)
 
     def watch(self) -> Unwatched:
         return Watch(self.index)
@@ -196,15 +254,26 @@ def _copy_site(spare: Path, site: Path) -> None:
     new.rename(site)
 
 
+def _at_home(settings: Mapping[str, Any], home: str) -> dict[str, Any]:
+    """With the `~/` of the lab's paths written out: another server may have another home."""
+    found: dict[str, Any] = {}
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            found[name] = _at_home(value, home)
+        else:
+            found[name] = f"{home}/{value[2:]}" if isinstance(value, str) and value.startswith("~/") else value
+    return found
+
+
 @dataclass
 class Lab(Machine):
     """The embedded lab, brought up anew for another acceptance: that is a property of its model there."""
 
-    release: str = "0.5.12"
     clock_rate: float = 8.0
 
     def __post_init__(self) -> None:
         self.label, self.mid_load, self.load_s = "simulated GPU", 1.0, 6.0
+        self.patience = 20.0  # it shares its processors with whatever else runs
         # No memory runs out here: any server that ends while it loads must do.
         self.too_much = (("speculative-adaptive", True), ("speculative-adaptive-config", "/there/is/no/such/file"))
         self._up: float | None = None
@@ -217,7 +286,7 @@ class Lab(Machine):
     def port(self) -> int:
         return int(json.loads((self.workspace.folder / ".lab/lab.json").read_text())["server_port"])
 
-    def why_not(self, setting: Setting) -> str | None:
+    def _missing(self, setting: Setting) -> str | None:
         return "the simulated GPU has no device timer of SGLang" if setting.device_timer else None
 
     def entry(self, setting: Setting) -> dict[str, Any]:
@@ -226,6 +295,15 @@ class Lab(Machine):
             self._bring_up(setting.acceptance)
         server = server_entry(setting, self._candidates(setting))
         return {"connection": "lab", "expected_load": 3, "server": server}
+
+    def entry_by(self, way: Mapping[str, Any], setting: Setting) -> dict[str, Any]:
+        """`connection: lab` fills in what is there; another way must say it."""
+        entry = self.entry(setting)
+        lab = json.loads((self.workspace.folder / ".lab/lab.json").read_text())
+        server = {"port": lab["server_port"], "model_path": lab["model_path"]}
+        server |= {"speculative": {"draft_model_path": lab["draft_path"]}}
+        there = {name: lab[name] for name in ("python", "sglang", "log")} | {"server": server}
+        return {**merged(entry, _at_home(there, str(self.workspace.folder / ".lab/host/home"))), **way}
 
     def _bring_up(self, acceptance: float) -> None:
         model: dict[str, Any] = read_model().as_settings()

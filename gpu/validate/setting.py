@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-__all__ = ["CANDIDATES", "Setting", "Worker", "merged", "server_entry"]
+__all__ = ["CANDIDATES", "Flags", "Setting", "Worker", "merged", "server_entry"]
 
 Worker = Literal["v1", "v2"]
+Flags = tuple[tuple[str, str | int | float | bool], ...]
 
 WORKERS: tuple[Worker, ...] = ("v2", "v1")
 """The release's default first."""
@@ -22,7 +23,7 @@ class Setting:
     """`candidates`: step counts that requests choose from; none: all run with `steps`.
 
     `patched`: with our lines in the workers; `probe`: switched on. `sync`: it synchronises at each mark.
-    `device_timer`: SGLang's own. `flags`: more of SGLang's.
+    `device_timer`: SGLang's own. `flags`: more of SGLang's, `env`: more variables.
     """
 
     worker: Worker = "v2"
@@ -34,7 +35,8 @@ class Setting:
     probe: bool = True
     sync: bool = False
     device_timer: bool = False
-    flags: tuple[tuple[str, str | int | float | bool], ...] = ()
+    flags: Flags = ()
+    env: tuple[tuple[str, str], ...] = ()
 
     @property
     def late(self) -> bool:
@@ -47,6 +49,7 @@ class Setting:
         counts = self.candidates or (self.steps,)
         words = [self.worker, f"p{self.acceptance}", "k" + ".".join(map(str, counts))]
         words += [f"tp{self.tp_size}"] if self.tp_size > 1 else []
+        words += [flag for flag, value in self.flags if value is True] + [value for _, value in self.env]
         words += [name for name in ("sync", "device_timer") if getattr(self, name)]
         words += ["unpatched"] if not self.patched else [] if self.probe else ["off"]
         return "-".join(words)
@@ -55,7 +58,7 @@ class Setting:
 def server_entry(setting: Setting, adaptive_config: str) -> dict[str, Any]:
     """What every machine's inventory entry says under `server`. `adaptive_config`: path of the file with the candidates."""
     flags: dict[str, Any] = dict(setting.flags)
-    env = {"SGLANG_ENABLE_SPEC_V2": "0"} if setting.worker == "v1" else {}
+    env = dict(setting.env) | ({"SGLANG_ENABLE_SPEC_V2": "0"} if setting.worker == "v1" else {})
     if setting.candidates:
         flags |= {"speculative-adaptive": True, "speculative-adaptive-config": adaptive_config}
         env["EAGLE3_STEPS_FROM_RID"] = "1"

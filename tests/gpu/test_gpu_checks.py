@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gpu.validate.clocks import clock_checks
-from gpu.validate.experiments import cost, faults, prediction, product, sweep, timing, tp2, turns
+from gpu.validate.experiments import cost, faults, prediction, product, sweep, timing, tp, turns
 from gpu.validate.experiments.prediction import predicted
 from gpu.validate.experiments.timing import device_seconds
 from gpu.validate.experiments.truth import truth_checks, worst_z
@@ -112,15 +114,49 @@ def answer(seconds: float, tokens: int = 101, verifies: int = 50) -> dict[str, A
     return {"tokens": tokens, "verifies": verifies, "first_s": 0.1, "last_s": 0.1 + seconds}
 
 
+def pairs_of(changes: list[float]) -> dict[str, Any]:
+    """Measured requests that take so many percent longer than the unmeasured ones beside them."""
+    seconds = [1.0 + i / 10 for i in range(len(changes))]
+    pairs = [
+        {"off": answer(s), "on": answer(s * (1 + change / 100))} for s, change in zip(seconds, changes, strict=True)
+    ]
+    return {"pairs": pairs, "simulated": False}
+
+
 def test_cost_is_the_ratio_within_pairs_of_equal_requests() -> None:
-    pairs = [{"off": answer(1.0 + i / 10), "on": answer((1.0 + i / 10) * 1.005)} for i in range(6)]
-    data = {"pairs": pairs, "simulated": False}
-    (check,) = cost.experiment().checks({"cost-on-v2": data})
+    (check,) = cost.experiment().checks({"cost-on-v2": pairs_of([0.5] * 6)})
     assert check.measured.startswith("-0.50 % (-0.50 to -0.50; 6 pairs; +125 us a cycle")
     assert check.met is True
-    slower = [{"off": pair["off"], "on": answer(1.02 * (pair["off"]["last_s"] - 0.1))} for pair in pairs]
-    assert met(cost.experiment().checks({"cost-on-v2": {**data, "pairs": slower}})) == [False]
-    assert met(cost.experiment().checks({"cost-on-v2": {**data, "pairs": slower, "simulated": True}})) == [None]
+    slower = pairs_of([2.0] * 6)
+    assert met(cost.experiment().checks({"cost-on-v2": slower})) == [False]
+    assert met(cost.experiment().checks({"cost-small-v2": slower})) == [False]
+    assert met(cost.experiment().checks({"cost-on-v2": {**slower, "simulated": True}})) == [None]
+
+
+def test_the_whole_interval_of_the_cost_must_end_before_one_per_cent() -> None:
+    checks = cost.experiment().checks({"cost-on-v1": pairs_of([0.5, 0.7] * 20)})
+    assert met(checks) == [True, True]
+    assert checks[1].measured == "-0.60 % (-0.60 to -0.60; 20 quads)"
+    wide = [each for change in (0.0, 0.4, 0.8, 1.2, 2.2) for each in (change, change)] * 4
+    checks = cost.experiment().checks({"cost-on-v1": pairs_of(wide)})
+    assert met(checks) == [True, False]
+    assert "quads like these would do" in checks[1].measured
+
+
+def test_pairs_of_an_earlier_session_can_still_be_checked() -> None:
+    recorded = json.loads(
+        (Path(__file__).parents[2] / "docs/validation/2026-11-30-h200-cost/cost-on-v2.json").read_text()
+    )
+    checks = cost.experiment().checks({"cost-on-v2": recorded})
+    assert checks[0].measured.startswith("-0.48 % (-1.29 to +0.33; 80 pairs; +21 us a cycle")
+    assert len(checks) == 2
+
+
+@pytest.mark.parametrize(("early", "wanted"), [(400, True), (401, False)])
+def test_the_probe_must_have_done_its_work_in_the_measured_requests(early: int, wanted: bool) -> None:
+    data = {**pairs_of([0.5] * 6), "cycles": 20_000, "timed": 16_000, "written_early": early}
+    check = cost.experiment().checks({"cost-on-v2": data})[1]
+    assert (check.met, check.measured) == (wanted, "2.0 % of 20000 cycles, 16000 of them timed")
 
 
 def test_the_patch_switched_off_is_compared_once_both_kinds_of_load_are_there() -> None:
@@ -248,17 +284,70 @@ def test_a_fault_must_leave_nothing_behind(changes: dict[str, Any], wanted: bool
     assert met(faults.experiment().checks(fault(**changes))) == [wanted]
 
 
-def test_two_ranks_must_write_the_same_blocks() -> None:
+def two_ranks() -> dict[str, Any]:
     run = truth_run()["truth-v2-p0.6-b1"]
     rank = run["steps"]["2"]["ranks"]["0"]
     slower = {**EVENT, "verify": 3.2}
     run["steps"]["2"]["ranks"] = {"0": {**rank, "event_ms": EVENT}, "1": {**rank, "event_ms": slower}}
-    blocks = [[1, 10, [4, 6]], [2, 9, [3, 3, 3]]]
-    same = {"tp2-v2": {**run, "switching": {"0": blocks, "1": blocks}}}
-    found = tp2.experiment().checks(same)
+    return run
+
+
+BLOCKS = [[1, 10, [4, 6]], [2, 9, [3, 3, 3]]]
+
+
+def test_all_ranks_must_write_the_same_blocks() -> None:
+    run = two_ranks()
+    found = tp.experiment(2).checks({"tp2-v2-nccl": {**run, "switching": {"0": BLOCKS, "1": BLOCKS}}})
     assert met(found) == [True] * 6 + [None]
     assert "verify 0.200" in found[-1].measured
-    other = {"tp2-v2": {**run, "switching": {"0": blocks, "1": blocks[:1]}}}
-    assert met(tp2.experiment().checks(other))[5] is False
-    alone = {"tp2-v2": {**run, "switching": {"0": blocks}}}
-    assert met(tp2.experiment().checks(alone))[5] is False
+    other = {"tp2-v2-nccl": {**run, "switching": {"0": BLOCKS, "1": BLOCKS[:1]}}}
+    assert met(tp.experiment(2).checks(other))[5] is False
+    alone = {"tp2-v2-nccl": {**run, "switching": {"0": BLOCKS}}}
+    assert met(tp.experiment(2).checks(alone))[5] is False
+
+
+def test_four_gpus_need_four_ranks_and_leave_the_results_of_two_alone() -> None:
+    two = {**two_ranks(), "switching": {"0": BLOCKS, "1": BLOCKS}}
+    four = {**two, "switching": dict.fromkeys("0123", BLOCKS)}
+    results = {"tp4-v1-custom": four, "tp2-v2-nccl": two, "truth-v2-p0.6-b1": truth_run()["truth-v2-p0.6-b1"]}
+    found = tp.experiment(4).checks(results)
+    assert met(found) == [True] * 6 + [None]
+    assert {check.figure.split(":")[0] for check in found} == {"v1-custom"}
+    assert met(tp.experiment(4).checks({"tp4-v1-custom": two}))[5] is False
+
+
+def test_ranks_that_talk_otherwise_must_answer_the_same() -> None:
+    answers = {"default": [answer(1.0), answer(2.0)], "ring": [answer(1.25), answer(2.5)]}
+    times = {"0": EVENT, "1": {**EVENT, "total": 4.7}}
+    event_ms = {"default": times, "ring": {"0": EVENT, "1": EVENT}}
+    data = {"variants": answers, "event_ms": event_ms, "failed": {"ll128": "CommandError: no"}}
+    found = tp.experiment(2).checks({"tp2-v2-custom-variants": data})
+    assert met(found) == [True, None, None, None]
+    assert found[0].measured == "default 2.0000, ring 2.0000"
+    assert found[1].measured == "draft 1.000, verify 3.000, extend 0.500, other 0.100, total 4.600; skew 0.100"
+    assert found[2].measured.startswith("-20.00 % (-20.00 to -20.00); draft 1.000")
+    assert found[3].figure == "v2-custom-variants: ll128 did not come up"
+    answers["ring"][0]["verifies"] = 49
+    assert met(tp.experiment(2).checks({"tp2-v2-custom-variants": data}))[0] is False
+
+
+def test_a_prediction_is_held_against_the_rounds_of_several_ranks_too() -> None:
+    calibration = {**CALIBRATION, "10": seen(18.0, [50, 25, *[0] * 8, 25])}
+    del calibration["8"]
+    rounds = {"steps": {"1": [answer(100 / (1500 / 9))]}, "calibration": calibration}
+    found = prediction.experiment().checks({"tp2-v2-nccl": {"steps": {}, "rounds": rounds}})
+    assert met(found) == [True] * 4
+    assert [check.figure.split(" (")[0] for check in found[::2]] == [
+        "tp2-v2-nccl, from K = 2, 10",
+        "tp2-v2-nccl, from K = 2, 5, 10",
+    ]
+
+
+@pytest.mark.parametrize("way", ["nccl", "custom"])
+def test_only_one_thing_differs_between_ways_and_variants(way: str) -> None:
+    parts = {part.name: part for part in tp.experiment(4).parts}
+    own = parts[f"tp4-v2-{way}"].setting
+    assert own is not None
+    assert own == parts[f"tp4-v2-{way}-variants"].setting, "one load does for both"
+    assert (own.tp_size, own.candidates) == (4, (1, 2, 3, 5, 10))
+    assert own.flags == ((("disable-custom-all-reduce", True),) if way == "nccl" else ())

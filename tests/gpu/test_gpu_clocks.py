@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu.validate.clocks import Sample, Watch, read_sample, reasons, summary
+from gpu.validate.clocks import Sample, Watch, gpu_count, read_sample, reasons, summary
 
 IDLE = "345, 3201, 31, 75.61, 0x0000000000000001"
 BUSY = "1980, 3201, 44, 312.20, 0x0000000000000004"
@@ -69,3 +69,11 @@ def test_a_machine_without_nvidia_smi_has_no_clocks() -> None:
     with Watch(0, "/there/is/no/such/program") as watch:
         pass
     assert watch.data == {}
+
+
+def test_gpus_are_counted_and_there_are_none_where_nobody_says(tmp_path: Path) -> None:
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\necho 'GPU 0: NVIDIA H200 (UUID: GPU-1)'; echo 'GPU 1: NVIDIA H200 (UUID: GPU-2)'\n")
+    program.chmod(0o755)
+    assert gpu_count(str(program)) == 2
+    assert gpu_count(str(tmp_path / "gone")) == 0

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,8 @@ import yaml
 from eaglelab.inventory import load_inventory
 from eaglelab.server.command import server_command
 from gpu.truth import craft_truth
-from gpu.validate.machine import Gpu
+from gpu.validate import machine
+from gpu.validate.machine import Gpu, Lab, installed_release
 from gpu.validate.setting import CANDIDATES, Setting
 from gpu.validate.workspace import CommandError, Workspace
 
@@ -22,7 +25,12 @@ def gpu(tmp_path: Path) -> Gpu:
     models = tmp_path / "models"
     (models / "draft-0.6").mkdir(parents=True)
     craft_truth(100, 0.6, 7).save(models / "truth-0.6.json")
-    return Gpu(workspace, models, "/usr/bin/python3", tmp_path / "site", 1, 31000, tmp_path / "server.log")
+    return Gpu(workspace, "0.5.12", models, "/usr/bin/python3", tmp_path / "site", 1, 31000, tmp_path / "server.log")
+
+
+@pytest.fixture
+def newer(gpu: Gpu) -> Gpu:
+    return replace(gpu, release="0.5.16")
 
 
 def host_of(gpu: Gpu, setting: Setting):  # type: ignore[no-untyped-def]
@@ -52,11 +60,59 @@ def test_a_server_on_two_gpus_sees_them_both(gpu: Gpu) -> None:
     assert host.server.tp_size == 2
 
 
+def test_servers_over_more_gpus_than_there_are_cannot_be_had(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "gpu_count", lambda: 2)
+    assert gpu.why_not(Setting(tp_size=2)) is None
+    assert gpu.why_not(Setting(tp_size=4)) == "it needs 4 GPUs, there are 2"
+
+
+def test_what_ranks_talk_by_is_set_in_the_environment_of_the_server(gpu: Gpu) -> None:
+    host = host_of(gpu, Setting(tp_size=2, env=(("NCCL_ALGO", "Ring"),)))
+    assert host.server.env["NCCL_ALGO"] == "Ring"
+    assert host.server.env["SGLANG_ENABLE_TP_MEMORY_INBALANCE_CHECK"] == "0"
+    assert "SGLANG_ENABLE_TP_MEMORY_INBALANCE_CHECK" not in host_of(gpu, Setting()).server.env
+
+
 def test_too_much_memory_is_asked_for_in_place_of_the_usual(gpu: Gpu) -> None:
     host = host_of(gpu, Setting(flags=gpu.too_much))
     assert host.server.flags["mem-fraction-static"] == 0.985
     assert host.server.flags["cuda-graph-max-bs"] == 2048
     assert host.server.flags["attention-backend"] == "triton"
+
+
+def test_from_0_5_16_on_the_flag_of_the_graphs_names_the_phase_and_prefill_has_none(newer: Gpu) -> None:
+    flags = host_of(newer, Setting(flags=newer.too_much)).server.flags
+    assert flags["cuda-graph-max-bs-decode"] == 2048
+    assert flags["disable-prefill-cuda-graph"] is True
+    assert "cuda-graph-max-bs" not in flags
+
+
+def test_from_0_5_13_on_the_candidates_are_keyed_by_batch_size(newer: Gpu) -> None:
+    file = host_of(newer, Setting(candidates=(1, 4))).server.flags["speculative-adaptive-config"]
+    assert json.loads(Path(file).read_text())["1"]["candidate_steps"] == [1, 4]
+
+
+def test_newer_releases_have_no_worker_v1(gpu: Gpu, newer: Gpu) -> None:
+    assert newer.why_not(Setting(worker="v1")) == "SGLang 0.5.16 has no worker v1"
+    assert Lab(gpu.workspace, "0.5.16").why_not(Setting(worker="v1")) == "SGLang 0.5.16 has no worker v1"
+    assert newer.why_not(Setting()) is None
+    assert gpu.why_not(Setting(worker="v1")) is None
+
+
+def test_the_release_is_read_where_sglang_lies(tmp_path: Path) -> None:
+    (tmp_path / "sglang-0.5.16.dist-info").mkdir()
+    (tmp_path / "sglang_kernel-0.4.5.dist-info").mkdir()
+    assert installed_release(sys.executable, tmp_path) == "0.5.16"
+    (tmp_path / "sglang-0.5.12.post1.dist-info").mkdir()
+    with pytest.raises(CommandError, match=r"there must be one sglang in .*, not 2"):
+        installed_release(sys.executable, tmp_path)
+
+
+def test_a_python_without_sglang_is_told(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="has no sglang"):
+        installed_release(sys.executable, None)
+    with pytest.raises(CommandError, match="does not say which SGLang it has"):
+        installed_release(str(tmp_path / "python"), None)
 
 
 def test_models_that_are_not_there_are_told(gpu: Gpu) -> None:

@@ -38,21 +38,22 @@ def test_parts_of_one_setting_follow_each_other() -> None:
 
 def test_names_and_patterns_choose_parts_in_their_order() -> None:
     available = experiments(10_000)
-    chosen = wanted_parts(available, "sweep-k3-v2,truth-v2-*,tp2")
+    chosen = wanted_parts(available, "sweep-k3-v2,truth-v2-*,tp2-v2-nccl")
     assert [each.name for each in chosen] == [
         "sweep-k3-v2",
         "truth-v2-p0.6-b1",
         "truth-v2-p0.6-b8",
         "truth-v2-p0.8-b1",
         "truth-v2-p0.8-b8",
-        "tp2-v2",
+        "tp2-v2-nccl",
     ]
     with pytest.raises(SystemExit, match="no experiment or part 'truht'"):
         wanted_parts(available, "truht")
 
 
-def test_every_part_has_a_name_of_its_own() -> None:
-    names = [each.name for experiment in experiments(10_000) for each in experiment.parts]
+@pytest.mark.parametrize("gpus", [2, 8])
+def test_every_part_has_a_name_of_its_own(gpus: int) -> None:
+    names = [each.name for experiment in experiments(10_000, gpus) for each in experiment.parts]
     assert len(set(names)) == len(names)
 
 
@@ -60,6 +61,8 @@ def test_settings_say_what_differs() -> None:
     assert Setting(candidates=(1, 2)).name == "v2-p0.6-k1.2"
     assert Setting(worker="v1", steps=5, patched=False, probe=False).name == "v1-p0.6-k5-unpatched"
     assert Setting(probe=False, tp_size=2, sync=True).name == "v2-p0.6-k3-tp2-sync-off"
+    rings = Setting(tp_size=4, flags=(("disable-custom-all-reduce", True),), env=(("NCCL_ALGO", "Ring"),))
+    assert rings.name == "v2-p0.6-k3-tp4-disable-custom-all-reduce-Ring"
 
 
 def test_a_setting_becomes_flags_and_variables() -> None:
@@ -82,6 +85,8 @@ def test_entries_are_merged_key_by_key() -> None:
 
 
 class FakeMachine:
+    patience = 3.0
+
     def why_not(self, setting: Setting) -> str | None:
         return "not here" if setting.device_timer else None
 
@@ -127,6 +132,18 @@ def test_what_does_not_fit_is_skipped_and_said(session: Session) -> None:
         "not-to-be-had": "not here",
     }
     assert list(session.results.load()) == ["same-server"]
+
+
+def test_a_part_gets_as_much_time_as_its_machine_has_patience(session: Session) -> None:
+    given: list[float] = []
+
+    def run(site: Site, budget: Budget) -> dict[str, Any]:
+        given.append(budget.left)
+        return {}
+
+    session.run(Part("patient", 10.0, run, V1))
+    session.run(Part("at-most-what-is-left", 50.0, run, V1))
+    assert given == [30.0, 55.0]
 
 
 def test_the_clocks_of_a_part_stand_in_its_result(session: Session) -> None:

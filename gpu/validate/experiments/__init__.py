@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from gpu.validate.experiments import cost, faults, prediction, product, sweep, timing, tp2, truth, turns
+from gpu.validate.experiments import cost, faults, prediction, product, sweep, timing, tp, truth, turns
 from gpu.validate.part import Experiment
 
 __all__ = ["experiments"]
 
 
-def experiments(tokens: int) -> list[Experiment]:
-    """All of them. `tokens`: the least that a setting of the truth experiment makes."""
+def experiments(tokens: int, gpus: int = 2) -> list[Experiment]:
+    """All of them. `tokens`: the least that a setting of the truth experiment makes. `gpus`: ranks of `tp`."""
     return [
         truth.experiment(tokens),
         timing.experiment(),
@@ -19,5 +19,5 @@ def experiments(tokens: int) -> list[Experiment]:
         prediction.experiment(),
         product.experiment(),
         faults.experiment(),
-        tp2.experiment(),
+        tp.experiment(gpus),
     ]

@@ -16,7 +16,6 @@ from gpu.validate.results import Check, Data
 
 __all__ = ["experiment", "predicted"]
 
-_POINTS = ((2, 8), (2, 5, 8))
 _MOST = 5.0
 _TIE = 1.0
 
@@ -41,8 +40,11 @@ def _seen(steps: int, found: Data) -> Seen:
 def _checks(results: Mapping[str, Data]) -> list[Check]:
     checks = []
     for name, data in results.items():
-        for points in _POINTS if "calibration" in data else ():
-            checks += _held_against(name, data, points)
+        rounds = data.get("rounds", data)
+        if "calibration" in rounds:
+            points = sorted(map(int, rounds["calibration"]))
+            checks += _held_against(name, rounds, (points[0], points[-1]))
+            checks += _held_against(name, rounds, points)
     return checks
 
 

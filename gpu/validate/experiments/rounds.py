@@ -18,10 +18,12 @@ CALIBRATED = (2, 5, 8)
 
 @dataclass
 class OneLoad:
-    """One server with several candidates. `steps`: unmeasured answers by step count, `measured`: the same with the probe on."""
+    """One server with several candidates. `steps`: unmeasured answers by step count, `measured`: the same with the probe on,
+    for the step counts that are `calibrated`."""
 
     server: Server
     tokens: int
+    calibrated: Sequence[int] = CALIBRATED
     steps: dict[str, list[Data]] = field(default_factory=dict)
     measured: dict[str, list[Data]] = field(default_factory=dict)
     _mark: Mark = field(default_factory=dict)
@@ -36,7 +38,7 @@ class OneLoad:
         for steps in counts[turn:] + counts[:turn]:
             self.server.lead(steps)
             both = (0, 1) if number % 2 else (1, 0)
-            for measured in both if steps in CALIBRATED else (0,):
+            for measured in both if steps in self.calibrated else (0,):
                 ask = Ask(f"k={steps}/p={measured}/round-{number}", prompt, self.tokens)
                 answer = self.server.client.ask(ask).to_json()
                 (self.measured if measured else self.steps).setdefault(str(steps), []).append(answer)
@@ -46,7 +48,7 @@ class OneLoad:
         """What the rounds found; of what the probe counted and timed, the sums over all of them."""
         window = self.server.probe.since(self._mark).rank(0)
         calibration = {}
-        for steps in CALIBRATED:
+        for steps in self.calibrated:
             own = window.steps(steps)
             times = own.times
             calibration[str(steps)] = {
