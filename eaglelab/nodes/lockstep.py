@@ -84,8 +84,8 @@ class Lockstep:
             else:
                 here.words[name] = word
             self._changed.notify_all()
-        found: dict[str, Any] = self._until(lambda: len(here.words) == len(self.names) and dict(here.words), idle)
-        return found
+        self._until(lambda: len(here.words) == len(self.names), idle)
+        return {each: here.words[each] for each in self.names}
 
     def fail(self, name: str, error: BaseException, *, out: bool = False) -> None:
         """One has failed in this try: the others' meetings come to nothing. `out`: it makes no other one."""

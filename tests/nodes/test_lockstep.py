@@ -39,6 +39,7 @@ def test_all_hear_what_each_has_said() -> None:
     step = Lockstep(("a", "b"))
     found = in_threads(*(lambda name=name: step.meet(name, "plan", name.upper(), idle) for name in "ab"))
     assert found == [{"a": "A", "b": "B"}] * 2
+    assert [list(each) for each in found] == [["a", "b"]] * 2, "by rank, whoever came first"
 
 
 def test_nobody_begins_before_all_have_come() -> None:
