@@ -16,6 +16,7 @@ from eaglelab.once import Once
 
 if TYPE_CHECKING:  # whoever puts one of these in here has imported it, and nobody else waits for it
     from eaglelab.host import Host
+    from eaglelab.nodes.member import Member
     from eaglelab.patching.plan import FilePlan
     from eaglelab.patching.spec import PatchSpec
     from eaglelab.profile.measurement_set import Measurement
@@ -26,7 +27,7 @@ if TYPE_CHECKING:  # whoever puts one of these in here has imported it, and nobo
 __all__ = ["Context", "Found", "LogMark", "Options", "complete"]
 
 _TYPED = re.compile(
-    r"\binvoke (deploy-profiling|bench|rollback|stop|status|logs|doctor)\b(?! --resume)( --host [^\s,;]+)?(?! --(?:host|inventory))"
+    r"\binvoke (deploy-profiling|bench|rollback|stop|status|logs|doctor)\b(?! --resume)( --host [^\s,;]+(?![^\s,;]))?(?! --(?:host|inventory))"
 )
 
 
@@ -123,6 +124,8 @@ class Context:
     """How often this run has been taken up again."""
     inventory: str | None = None
     """The file that the command named; None for the project's."""
+    node: Member | None = None
+    """Its part in a server of several hosts that are worked on together."""
 
     @property
     def run(self) -> str:
@@ -130,7 +133,7 @@ class Context:
 
     def invoke(self, command: str) -> str:
         """A command for this host, to be typed as it stands: invoke rollback --host eagle."""
-        return complete(f"invoke {command}", self.host.name, self.inventory)
+        return complete(f"invoke {command}", self.host.named, self.inventory)
 
     @property
     def facts(self) -> dict[str, Any]:

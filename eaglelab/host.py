@@ -31,6 +31,7 @@ __all__ = [
     "FlagValue",
     "Host",
     "HostSettings",
+    "Node",
     "Placeholder",
     "Server",
     "Speculative",
@@ -91,12 +92,19 @@ class Server(Settings):
 
     `host` is what the server binds to, as seen on the machine. `speculative`: None means without speculation.
     `launcher` is how the host runs it; `systemd`, `container` and `slurm` are the options of the launcher of that name.
+
+    `nnodes`: hosts that make this one server (docs/many-hosts.md); they meet at `dist_init_port` of the first, which the
+    others reach by `dist_init_host` (None: by its address). `node_lost_after`: seconds that the link to one may be lost.
     """
 
     model_path: Text | None = None
     host: Word = "127.0.0.1"
     port: Port = 30000
     tp_size: Count = 1
+    nnodes: Count = 1
+    dist_init_host: Word | None = None
+    dist_init_port: Port = 20000
+    node_lost_after: Seconds = 600.0
     speculative: Speculative | None = Field(default_factory=Speculative)
     flags: dict[Annotated[str, AfterValidator(flag_name)], Annotated[FlagValue, PlainValidator(flag_value)]] = {}
     env: dict[Variable, Annotated[str, BeforeValidator(variable_value)]] = {}
@@ -136,10 +144,23 @@ class HostSettings(Settings):
     secrets: list[Variable] = []
 
 
+class Node(Settings):
+    """A host's place in a server of several: `server` is the group's name, `names` its hosts in the order of their ranks.
+
+    `address`: host and port of rank 0, as `--dist-init-addr` takes them.
+    """
+
+    server: Word
+    names: tuple[Word, ...]
+    rank: int
+    address: Text
+
+
 class Host(HostSettings):
-    """One host as `defaults`, its groups and its own entry make it."""
+    """One host as `defaults`, its groups and its own entry make it. `node`: None where it is a server of its own."""
 
     name: Word
+    node: Node | None = None
 
     _placeholders: Mapping[str, Placeholder] = PrivateAttr(default_factory=dict)
     _where: str = PrivateAttr(default="")
@@ -171,6 +192,16 @@ class Host(HostSettings):
                     where=placeholder.where if placeholder else self._where,
                     hint=f"write the value of {key} there",
                 )
+
+    @property
+    def named(self) -> str:
+        """What to type for it after --host: the group, where it is one node of a server."""
+        return self.node.server if self.node else self.name
+
+    @property
+    def where(self) -> str:
+        """File and line of its entry."""
+        return self._where
 
     def with_lab(self, lab: Mapping[str, Any]) -> Host:
         """This host with what the running lab says of itself. Raises HostError where that lacks something."""
@@ -226,7 +257,10 @@ class Host(HostSettings):
         """The entry as resolved, fit for a bundle: secrets in variables and flags are `***`, and of the launchers'
         options only those of this host's are there."""
         others = {"systemd", "container", "slurm"} - {self.server.launcher}
-        return self.masker({}).mapping({"name": self.name, **self.model_dump(mode="json", exclude={"server": others})})
+        if self.server.nnodes == 1:
+            others |= {"nnodes", "dist_init_host", "dist_init_port", "node_lost_after"}
+        without: dict[str, Any] = {"server": others, **({} if self.node else {"node": True})}
+        return self.masker({}).mapping({"name": self.name, **self.model_dump(mode="json", exclude=without)})
 
 
 _LAB_KEYS = ("address", "port", "user", "key", "known_hosts", "python", "sglang", "log")

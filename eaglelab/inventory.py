@@ -12,7 +12,7 @@ from eaglelab.checking import check
 from eaglelab.errors import InputError
 from eaglelab.host import Host, HostSettings, Placeholder, Server, Speculative
 from eaglelab.nearest import did_you_mean
-from eaglelab.server.command import OWN_FLAGS
+from eaglelab.server.command import OWN_FLAGS, RENDEZVOUS_FLAGS
 from eaglelab.yamlfile import Key, Located, load
 
 __all__ = ["Host", "Inventory", "Server", "Speculative", "load_inventory"]
@@ -136,6 +136,11 @@ def _groups(
                 raise doc.problem(f"group '{name}' names an unknown host '{host}'", *keys, index, hint=hint)
         members[name] = tuple(hosts)
         layers[name] = _layer(doc, settings, "groups", name)
+        nodes = (settings.get("server") or {}).get("nnodes", 1)
+        if nodes > 1 and nodes != len(set(hosts)):
+            what = f"server.nnodes is {nodes}, and group '{name}' has {len(set(hosts))} hosts"
+            hint = f"name {nodes} hosts, in the order of their ranks"
+            raise doc.problem(what, "groups", name, "server", "nnodes", hint=hint)
     return members, layers
 
 
@@ -184,11 +189,31 @@ def _conflicts(host: Host) -> Iterator[tuple[tuple[str, ...], str, str]]:
         if tokens is not None and tokens != wanted:
             what = f"num_draft_tokens is {tokens}; with eagle_topk 1 SGLang uses num_steps + 1 = {wanted}"
             yield ("server", "speculative", "num_draft_tokens"), what, "remove num_draft_tokens"
+    yield from _node_conflicts(host)
     if host.server.launcher == "container":
         yield from _container_conflicts(host)
     for flag in host.server.flags:
         if flag in OWN_FLAGS:
             yield ("server", "flags", flag), f"flag {flag} is set by {OWN_FLAGS[flag]}", f"use {OWN_FLAGS[flag]}"
+
+
+def _node_conflicts(host: Host) -> Iterator[tuple[tuple[str, ...], str, str]]:
+    """Of a host that is one node of a server."""
+    server = host.server
+    if server.nnodes == 1:
+        return
+    stages = next((server.flags[name] for name in ("pp-size", "pipeline-parallel-size") if name in server.flags), 1)
+    ranks = server.tp_size * stages if isinstance(stages, int) else server.tp_size
+    if ranks % server.nnodes:
+        what = f"{ranks} GPUs in all (tp_size) cannot be shared out evenly to {server.nnodes} nodes"
+        yield ("server", "nnodes"), what, "tp_size counts the GPUs of all nodes together"
+    if server.launcher == "slurm":
+        what = "a server of several nodes is not started through Slurm here"
+        yield ("server", "launcher"), what, "launcher: process, systemd or container, on each node"
+    for flag in RENDEZVOUS_FLAGS:
+        if flag in server.flags:
+            what = f"flag {flag} is given here where server.nnodes is {server.nnodes}"
+            yield ("server", "flags", flag), what, "use server.dist_init_host and server.dist_init_port"
 
 
 def _container_conflicts(host: Host) -> Iterator[tuple[tuple[str, ...], str, str]]:

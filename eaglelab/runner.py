@@ -63,7 +63,7 @@ def arguments_of(playbook: Playbook, actions: Mapping[str, Action], action: str,
 
 @dataclass
 class Runner:
-    """One playbook on one host. `results` keeps what `register` named."""
+    """One playbook on one host. `results` keeps what `register` named, but for what another node found for all."""
 
     context: Context
     actions: Mapping[str, Action]
@@ -159,6 +159,8 @@ class Runner:
             if not guarded:
                 raise
             self._rescue(block, self._failure(error))
+            if self.context.node is not None:
+                self.context.node.again(self.context)
         finally:
             self.context.guarded -= guarded
 
@@ -233,13 +235,24 @@ class Runner:
                 return
             raise
         key = self._tries.key(task, args)
-        result = self._held(task, args, key)
-        if result is None:
+
+        def do() -> dict[str, Any]:
+            held = self._held(task, args, key)
+            if held is not None:
+                return held
             context.client.doing(task.name)
             context.say.line(task.name, style="bold")
-            result = self._perform(task, args, key)
+            return self._perform(task, args, key)
+
+        def follow() -> None:
+            if action.follow:
+                action.follow(context, args)
+
+        result = do() if context.node is None else context.node.perform(context, task.name, action, do, follow)
         if task.register:
-            self._variables[task.register] = self.results[task.register] = result
+            self._variables[task.register] = result
+            if context.node is None or context.node.first or action.nodes != "first":
+                self.results[task.register] = result
 
     def _held(self, task: ActionTask, args: Any, key: str) -> dict[str, Any] | None:
         """The result of an earlier try of this run, if it is true still."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -34,6 +34,10 @@ class Action(ActionSpec):
     `holds` tells, when a run is taken up again, whether the result of an earlier try is still true and all that came of it
     is there; it then leaves the context as `run` would. An action without it is done again: it is cheap, or it sees itself
     that nothing need be done.
+
+    `nodes`: who does it where several hosts are one server. `each` for itself, all at once; `in turn`, by rank; `first`:
+    only rank 0, whose result all get, while the others watch their own process and do `follow` in the end.
+    `agree(context, mine, all)` makes one result of those of all.
     """
 
     run: Callable[[Context, Any], dict[str, Any]]
@@ -41,3 +45,6 @@ class Action(ActionSpec):
     check: Callable[[Options, Any], None] | None = None
     restores: bool = False
     holds: Callable[[Context, Any, Mapping[str, Any]], bool] | None = None
+    nodes: Literal["each", "in turn", "first"] = "each"
+    follow: Callable[[Context, Any], None] | None = None
+    agree: Callable[[Context, dict[str, Any], Mapping[str, dict[str, Any]]], dict[str, Any]] | None = None

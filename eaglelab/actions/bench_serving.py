@@ -248,4 +248,5 @@ BENCH_SERVING = Action(
     _preview,
     check=_check,
     holds=_holds,
+    nodes="first",
 )

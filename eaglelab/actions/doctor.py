@@ -164,9 +164,11 @@ def _check_models(context: Context) -> None:
 
 
 def _check_gpus(context: Context, facts: dict[str, Any]) -> None:
-    wanted, seen = context.host.server.tp_size, len(facts["gpus"])
+    server, seen = context.host.server, len(facts["gpus"])
+    wanted = server.tp_size // server.nnodes
     if 0 < seen < wanted:
-        context.say.line(f"  tp_size is {wanted}, and only {seen} GPUs are seen there", style="yellow")
+        share = f", {wanted} a node" if server.nnodes > 1 else ""
+        context.say.line(f"  tp_size is {server.tp_size}{share}, and only {seen} GPUs are seen there", style="yellow")
 
 
 def _check_port(context: Context, facts: dict[str, Any], args: DoctorArguments) -> None:

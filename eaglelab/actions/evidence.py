@@ -23,7 +23,8 @@ __all__ = ["FETCH_LOGS", "PROVE", "REPORT", "fetch"]
 _PROBE_OFF = re.compile(rb"EAGLE3_PROF probe off: (.*)")
 
 
-def _prove(context: Context, _: NoArguments) -> dict[str, Any]:
+def _seen(context: Context) -> set[tuple[str, int]]:
+    """Worker class and rank of each of the patch's lines in the log of the server at hand."""
     mark = context.log
     status = context.client.call("status")
     record = status["record"] or {}
@@ -31,20 +32,38 @@ def _prove(context: Context, _: NoArguments) -> dict[str, Any]:
     if record.get("log") == mark.path:
         mark = LogMark.of_server(record)
     ran = re.compile(context.spec.canary)
-    found = {
+    return {
         (match["class"], int(match["rank"]))
         for line in lines_from(context, mark)
         for match in ran.finditer(line.decode(errors="replace"))
     }
+
+
+def _prove(context: Context, _: NoArguments) -> dict[str, Any]:
+    found = _seen(context)
     if not found:
         raise HostError(
             "the patched code never ran: its line is not in the server's log after the first request",
             where=context.host.name,
             hint="another worker class or another SGLang installation served it; the log is in the bundle",
         )
+    return _say_seen(context, found)
+
+
+def _say_seen(context: Context, found: set[tuple[str, int]]) -> dict[str, Any]:
     classes, ranks = sorted({name for name, _ in found}), sorted({rank for _, rank in found})
-    context.say.line(f"  the patched code ran in {', '.join(classes)} on {len(ranks)} rank(s)")
+    here = " of this node" if context.node else ""
+    context.say.line(f"  the patched code ran in {', '.join(classes)} on {len(ranks)} rank(s){here}")
     return {"classes": classes, "ranks": ranks}
+
+
+def _prove_here(context: Context, _: NoArguments) -> None:
+    """On a node that serves no requests. A patch of one's own may speak on rank 0 only, so silence proves nothing."""
+    found = _seen(context)
+    if found:
+        _say_seen(context, found)
+    else:
+        context.say.line("  its line is not in the log of this node", style="yellow")
 
 
 class FetchArguments(Arguments):
@@ -69,14 +88,19 @@ def _fetch_logs(context: Context, args: FetchArguments) -> dict[str, Any]:
 
 
 class ReportArguments(Arguments):
-    """`folder`: where `fetch_logs` put the records; profile.json goes there too. `show`: every setting's table."""
+    """`folder`: where `fetch_logs` put the records; profile.json goes there too. `show`: every setting's table.
+
+    Of a server of several nodes the records of all are in it.
+    """
 
     folder: str = ""
     show: bool = True
 
 
 def _report(context: Context, args: ReportArguments) -> dict[str, Any]:
-    files = sorted((context.bundle.folder / args.folder).glob("probe/*.jsonl"))
+    own = context.bundle.folder
+    folders = context.node.folders(own) if context.node else (own,)
+    files = [file for folder in folders for file in sorted((folder / args.folder).glob("probe/*.jsonl"))]
     profile = summarise(read_records(record_lines(files)), simulated=context.simulated)
     if not any(setting.cycles for setting in profile.settings):
         raise HostError(
@@ -116,6 +140,8 @@ PROVE = Action(
     "see in the log that the patched code ran",
     _prove,
     _would("look in the log for the line of the patched code"),
+    nodes="first",
+    follow=_prove_here,
 )
 FETCH_LOGS = Action(
     "fetch_logs",
@@ -124,4 +150,6 @@ FETCH_LOGS = Action(
     _fetch_logs,
     _would("fetch the server's log and the probe's records"),
 )
-REPORT = Action("report", ReportArguments, "make the profile and show it", _report, _would("make the profile"))
+REPORT = Action(
+    "report", ReportArguments, "make the profile and show it", _report, _would("make the profile"), nodes="first"
+)

@@ -118,4 +118,5 @@ GENERATE = Action(
     _generate,
     _generate_preview,
     holds=_generate_holds,
+    nodes="first",
 )

@@ -284,4 +284,5 @@ MEASURE = Action(
     _preview,
     check=_check,
     holds=_holds,
+    nodes="first",
 )

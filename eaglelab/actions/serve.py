@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from pydantic import Field, PlainValidator
 
 from eaglelab.actions.base import Action, Arguments
+from eaglelab.actions.needed import needed_on_all
 from eaglelab.actions.owner import refuse_other, say_ending, started_by
 from eaglelab.actions.patch import operator
 from eaglelab.context import Context, LogMark
@@ -280,7 +281,11 @@ def _stop_preview(context: Context, _: StopArguments) -> dict[str, Any]:
 
 
 CHECK_SERVER = Action(
-    "check_server", SettingArguments, "see whether the running server already has the wanted setting", _check_server
+    "check_server",
+    SettingArguments,
+    "see whether the running server already has the wanted setting",
+    _check_server,
+    agree=needed_on_all,
 )
 CHECK_OWNER = Action(
     "check_owner",
@@ -288,7 +293,9 @@ CHECK_OWNER = Action(
     "refuse where a load would end a server that another operator started, before anything is changed",
     _check_owner,
 )
-START = Action("start", SettingArguments, "start the server in a session of its own", _start, _start_preview)
+START = Action(
+    "start", SettingArguments, "start the server in a session of its own", _start, _start_preview, nodes="in turn"
+)
 STOP = Action(
     "stop", StopArguments, "end our server, all of it, and see that port and GPU are free", _stop, _stop_preview
 )

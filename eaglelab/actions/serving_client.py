@@ -84,5 +84,10 @@ def _would_start(context: Context, _: NoArguments) -> dict[str, Any]:
 
 
 CHECK_BENCH_SERVING = Action(
-    "check_bench_serving", NoArguments, "see that SGLang's own client starts on the host", _starts, _would_start
+    "check_bench_serving",
+    NoArguments,
+    "see that SGLang's own client starts on the host",
+    _starts,
+    _would_start,
+    nodes="first",
 )

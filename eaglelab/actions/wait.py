@@ -71,7 +71,9 @@ class _HostProbe:
 
 def _key(context: Context) -> str:
     """Loads that take about as long as each other."""
-    return f"{context.host.server.model_path} tp{context.host.server.tp_size}"
+    server = context.host.server
+    nodes = f" x{server.nnodes}" if server.nnodes > 1 else ""
+    return f"{server.model_path} tp{server.tp_size}{nodes}"
 
 
 def expected_load(context: Context) -> float:
@@ -127,4 +129,17 @@ def _preview(context: Context, _: NoArguments) -> dict[str, Any]:
     return {}
 
 
-WAIT = Action("wait", NoArguments, "wait until the server has given a real token", _wait, _preview)
+def _follow(context: Context, _: NoArguments) -> None:
+    """On a node that serves no requests: its files, too, are evidence from here on."""
+    mark_beginning(context)
+
+
+WAIT = Action(
+    "wait",
+    NoArguments,
+    "wait until the server has given a real token",
+    _wait,
+    _preview,
+    nodes="first",
+    follow=_follow,
+)

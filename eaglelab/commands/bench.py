@@ -75,6 +75,9 @@ def bench(request: Request, more: Mapping[str, Any], outcome: Outcome, say: Say)
         keep=bool(request.more.get("keep")),
     )
 
+    if request.more.get("spread") and selection.server is not None:
+        what = f"{selection.server.server} is one server, and one server is nothing to spread over"
+        raise InputError(what, where="--spread", hint="leave it out")
     if request.more.get("spread"):
         refuse_spread(selection.hosts, shares=client.shares)
         together = replace(request, manner=Manner(len(selection.hosts), None, "continue"))
@@ -91,7 +94,9 @@ def bench(request: Request, more: Mapping[str, Any], outcome: Outcome, say: Say)
         measure_host(context, job, tell)
         return found
 
-    run_on_hosts(in_batches(request, book), selection, outcome, say, work, playbook=book.path, record=record)
+    run_on_hosts(
+        in_batches(request, book), selection, outcome, say, work, playbook=book.path, record=record, together=True
+    )
 
 
 def _spread(

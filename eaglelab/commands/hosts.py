@@ -17,9 +17,10 @@ from eaglelab.actions.patch import operator
 from eaglelab.bundle import Bundle
 from eaglelab.context import Context, Options
 from eaglelab.errors import InputError
-from eaglelab.host import Host
+from eaglelab.host import Host, Node
 from eaglelab.interruption import Interruption
 from eaglelab.inventory import Inventory, load_inventory
+from eaglelab.nodes.group import as_nodes, one_server
 from eaglelab.remote.client import AgentClient
 from eaglelab.remote.endpoint import resolve_endpoint
 from eaglelab.remote.hints import AgentFailure
@@ -45,11 +46,25 @@ class Selection:
     inventory: Inventory
     hosts: tuple[Host, ...]
 
+    @property
+    def server(self) -> Node | None:
+        """The server that these hosts are all the nodes of, by the place of its rank 0; None where they are not one."""
+        return one_server(self.hosts)
+
 
 def select_hosts(project: Path, names: str | None, inventory: str | None) -> Selection:
     """Reads the inventory and picks. Raises InputError; nothing is contacted."""
     found = load_inventory(Path(inventory) if inventory else project / "inventory.yaml")
-    return Selection(found, tuple(_with_lab(project, host) for host in found.select(names, env=os.environ)))
+    chosen = [_with_lab(project, host) for host in found.select(names, env=os.environ)]
+    return Selection(found, as_nodes(chosen, found.hosts, found.groups, lambda host: _address(project, host)))
+
+
+def _address(project: Path, host: Host) -> str:
+    """Where other hosts reach it: what the way there ends at, as far as the inventory and ssh_config say."""
+    if host.connection == "local":
+        hint = "server: {dist_init_host: ADDRESS} of that host"
+        raise InputError(f"where other hosts reach '{host.name}' is not said", where=host.where, hint=hint)
+    return resolve_endpoint(_with_lab(project, host)).address
 
 
 def _with_lab(project: Path, host: Host) -> Host:

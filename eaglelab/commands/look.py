@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from eaglelab.actions.doctor import DOCTOR
+from eaglelab.actions.equal import identity
 from eaglelab.actions.evidence import fetch
 from eaglelab.actions.owner import started_by
 from eaglelab.actions.serve import STOP, StopArguments, end_of
@@ -27,6 +28,7 @@ from eaglelab.remote.hints import who_holds
 from eaglelab.report.diagnosis_view import checks_table
 from eaglelab.say import Say
 from eaglelab.server.launching import named
+from eaglelab.sweep.deal import differences
 from eaglelab.sweep.relevance import is_nccl_setting
 
 __all__ = ["doctor", "logs", "status", "stop"]
@@ -45,10 +47,12 @@ def doctor(request: Request, outcome: Outcome, say: Say) -> None:
     selection = _select(request)
     for host in selection.hosts:
         require_all(host)
+    identities: dict[str, Mapping[str, Any]] = {}
 
     def work(context: Context) -> dict[str, Any]:
         try:
             found = DOCTOR.run(context, DOCTOR.args(diagnose=False))
+            identities[context.host.name] = identity(context)
         except HostError:
             if context.found.facts:  # it was read, and then refused: what else there is belongs beside it
                 _show_checks(context)
@@ -62,6 +66,15 @@ def doctor(request: Request, outcome: Outcome, say: Say) -> None:
         return {**found, "checks": [each.to_json() for each in checks]}
 
     run_on_hosts(request, selection, outcome, say, work, looks=True)
+    _must_be_equal(selection, identities)
+
+
+def _must_be_equal(selection: Selection, identities: Mapping[str, Mapping[str, Any]]) -> None:
+    """Hosts that are to be one server."""
+    told = differences(identities) if selection.server is not None else []
+    if told:
+        what = f"these hosts are not equal, and one server cannot run on them: {'; '.join(told)}"
+        raise HostError(what, where=", ".join(identities), hint="make them equal")
 
 
 def _show_checks(context: Context) -> tuple[Checked, ...]:
@@ -129,6 +142,8 @@ def _server_lines(context: Context, found: dict[str, Any]) -> Iterator[str]:
         )
         yield f"server: {named(record)}{where}, {steps}, probe {probe}, run {record['run']}"
         yield started_by(record)
+        if node := context.host.node:
+            yield f"node {node.rank} of {len(node.names)} of the server {node.server}"
     else:
         how = f"with exit code {ended['code']}" if ended.get("code") is not None else "and nothing says how"
         how = f"by signal {ended['signal']}" if ended.get("signal") is not None else how

@@ -17,6 +17,7 @@ from eaglelab.commands.known_settings import refuse_unknown
 from eaglelab.commands.restoring import found_before, leave, named, put_back
 from eaglelab.context import Context
 from eaglelab.errors import AttentionError, EaglelabError, HostError, Interrupted, NotOurs
+from eaglelab.nodes.member import NodeGone
 from eaglelab.playbook import Playbook
 from eaglelab.profile.measurement_set import Failed
 from eaglelab.profile.setting_key import SettingKey
@@ -77,6 +78,11 @@ def measure_host(
     """
     before = found_before(context)
     failed: list[Failed] = []
+    follows = context.node is not None and not context.node.first  # the figures are those of rank 0
+
+    def conclude() -> None:
+        tell({} if follows else job.client.conclude(context, failed, job.ranked))
+
     context.guarded += 1
     try:
         try:
@@ -85,18 +91,18 @@ def measure_host(
         except (EaglelabError, KeyboardInterrupt) as error:
             failure = named(context, error)
             try:
-                tell(job.client.conclude(context, failed, job.ranked))
+                conclude()
             finally:
                 put_back(context, before, failure)
             raise failure from error
         try:
-            tell(job.client.conclude(context, failed, job.ranked))
+            conclude()
         finally:
             if not context.options.check:
                 leave(context, before, keep=job.keep)
     finally:
         context.guarded -= 1
-    if failed:
+    if failed and not follows:
         raise _some_failed(context, failed, len(plan.points))
 
 
@@ -105,6 +111,8 @@ def _plan(context: Context, job: Job) -> SweepPlan:
     first = job.book_of(Load(None, Variation()))
     for name in job.client.reads:
         ACTIONS[name].run(context, arguments_of(first, ACTIONS, name, context))
+    if context.node is not None:
+        context.node.meet(context, "plan")
     server, version = context.host.server, context.facts["sglang_version"]
 
     def why_not(variation: Variation) -> str | None:
@@ -115,7 +123,8 @@ def _plan(context: Context, job: Job) -> SweepPlan:
         return why_not_one_load(version, server.speculative, {**server.flags, **variation.flags})
 
     plan = plan_loads(job.matrix.points(), why_not, expected_load(context), separate=job.separate)
-    context.say.show(plan_table(plan))
+    if context.node is None or context.node.first:
+        context.say.show(plan_table(plan))
     job.client.refuse(context, arguments_of(first, ACTIONS, job.client.measures, context))
     refuse_unknown(context, job.matrix, anyway=job.anyway)
     _refuse_irrelevant(context, job)
@@ -135,7 +144,9 @@ def _refuse_irrelevant(context: Context, job: Job) -> None:
     linked = fully_linked(context.client.call("topology")["text"])
     for variation in job.matrix.variations():
         flags = {**server.flags, **variation.flags}
-        found = nccl_relevance(world=server.tp_size, nodes=1, linked=linked, flags=flags, message_bytes=sizes)
+        found = nccl_relevance(
+            world=server.tp_size, nodes=server.nnodes, linked=linked, flags=flags, message_bytes=sizes
+        )
         if found.matters is not False:
             context.say.line(f"  {', '.join(names)}: {found.why}")
             return
@@ -163,9 +174,11 @@ def try_load(context: Context, job: Job, load: Load, failed: list[Failed]) -> li
 
     A server that dies with several step counts may live with one: their graphs take memory.
     """
+    if context.node is not None:
+        context.node.again(context)
     try:
         _one_load(context, job, load)
-    except (AttentionError, Interrupted, NotOurs, LinkLost):
+    except (AttentionError, Interrupted, NotOurs, LinkLost, NodeGone):
         raise
     except HostError as error:
         what = error.what.splitlines()[0]
@@ -202,7 +215,10 @@ def _one_load(context: Context, job: Job, load: Load) -> None:
 def hold(context: Context, job: Job, load: Load) -> bool:
     """Whether an earlier try has measured a load whose server would be started just so; its figures then count as found."""
     done = context.bundle.read(f"{load.folder}/done.json") if context.resumed else None
-    if done is None or not _still(context, job.book_of(load), job.client.measures, done["fingerprint"]):
+    held = done is not None and _still(context, job.book_of(load), job.client.measures, done["fingerprint"])
+    if context.node is not None and context.resumed:
+        held = context.node.agreed(context, f"{load.name} was measured", held)
+    if not held or done is None:
         return False
     context.say.line(f"holds since {done['at']}: {load.name}", style="bold")
     context.bundle.event(load.name, job.client.measures, "held")
@@ -236,6 +252,8 @@ def _still(context: Context, book: Playbook, measures: str, fingerprint: str) ->
     found = context.found
     found.record, found.steps = {"fingerprint": fingerprint}, start.setting(context).steps
     found.server_info = found.server_info or context.bundle.read("server_info.json") or {}
+    if context.node is not None and not context.node.first:
+        return True
     measure = ACTIONS[measures]
     return bool(measure.holds and measure.holds(context, arguments_of(book, ACTIONS, measures, context), {}))
 

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +22,12 @@ from eaglelab.errors import AttentionError, EaglelabError, HostError, Interrupte
 from eaglelab.host import Host
 from eaglelab.interruption import Interruption
 from eaglelab.masking import Masker
+from eaglelab.nodes.lockstep import Lockstep
 from eaglelab.say import Say
 
 if TYPE_CHECKING:
     from eaglelab.board import Board
+    from eaglelab.nodes.member import Member
 
 __all__ = ["run_on_hosts"]
 
@@ -46,13 +48,14 @@ def run_on_hosts(
     undo: Callable[[Context], None] | None = None,
     whole: bool = False,
     over: Callable[[str], None] = lambda _name: None,
+    together: bool = False,
 ) -> None:
     """Opens a run, then does `work` on each host; what it returns goes under the host's name into the outcome.
 
     `looks`: it changes nothing, and so takes no host's lock. With `record` the run can be resumed. `undo` puts back what
     `work` did, also where that went well; None where it leaves nothing behind. `whole`: the hosts share one piece of work, so
     that as long as it is not done all have their part in it again, and none has a report of its own. `over` hears of each
-    of several hosts that has ended.
+    of several hosts that has ended. `together`: hosts that are the nodes of one server do it in step.
     """
     past = request.past
     run = past.run if past else new_run(request.command, time.time())
@@ -66,8 +69,14 @@ def run_on_hosts(
         Bundle(folder, run, "").json("request.json", record)
     for host in selection.hosts:
         outcome.hosts[host.name] = (past and not whole and past.result(host.name)) or {"ok": False}
-    left = [host for host in selection.hosts if not outcome.hosts[host.name]["ok"]]
-    job = _Job(request, selection, outcome, work, undo, over, playbook, record, looks, whole, run, folder)
+    nodes = selection.server if together else None
+    left = [host for host in selection.hosts if nodes or not outcome.hosts[host.name]["ok"]]
+    step = Lockstep(nodes.names) if nodes else None
+    if nodes:
+        outcome.more["server"] = {"name": nodes.server, "nodes": list(nodes.names)}
+        outcome.hosts.update({name: {"ok": False} for name in nodes.names})
+        request = replace(request, manner=Manner(request.manner.forks, None, "continue"))  # they end each other
+    job = _Job(request, selection, outcome, work, undo, over, playbook, record, looks, whole, run, folder, step)
     outcome.masker = Masker.of_all(host.masker(os.environ) for host in left)
     try:
         if len(selection.hosts) == 1:
@@ -75,7 +84,8 @@ def run_on_hosts(
         else:
             _on_all(job, left, say)
     finally:
-        _report(job, [host.name for host in left if outcome.hosts[host.name]["ok"] or job.measured(host.name)], say)
+        reported = [host for host in left if not nodes or host.name == nodes.names[0]]
+        _report(job, [host.name for host in reported if outcome.hosts[host.name]["ok"] or job.measured(host.name)], say)
     if outcome.has_bundle:
         note = " (--check: nothing was changed)" if request.check else ""
         say.line(f"done{note}; bundle: {outcome.shown_bundle}")
@@ -97,6 +107,7 @@ class _Job:
     whole: bool
     run: str
     folder: Path
+    step: Lockstep | None = None
     begun: dict[str, Context] = field(default_factory=dict)
     turn: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(_LOGINS))
 
@@ -109,6 +120,11 @@ class _Job:
     def records(self) -> bool:
         """Whether this run can be gone on with."""
         return self.record is not None and not self.request.check
+
+    @property
+    def cause(self) -> str | None:
+        """Of nodes of one server: the one that the others failed for."""
+        return self.step.to_blame if self.step else None
 
     def folder_of(self, name: str) -> Path:
         return self.folder / name if len(self.selection.hosts) > 1 else self.folder
@@ -133,7 +149,10 @@ class _Job:
         )
         with _whole_hints(host, request.inventory), way as context:
             context.inventory = request.inventory
-            done = past.result(host.name) if past and not self.whole else None
+            shared = self.whole or self.step is not None
+            if self.step is not None:
+                context.node = self._member(host.name, self.step, stop)
+            done = past.result(host.name) if past and not shared else None
             if done:  # whoever had the lock until now may have gone on with it, too
                 outcome.hosts[host.name] = done
                 speaker.line(f"run {self.run} has come to its end here meanwhile: nothing is left to do")
@@ -145,6 +164,13 @@ class _Job:
                 outcome.hosts[host.name] = {"ok": True, **bundle.masker.mapping(self.work(context))}
         if self.records:
             bundle.json("result.json", outcome.hosts[host.name])
+
+    def _member(self, name: str, step: Lockstep, stop: Interruption | None) -> Member:
+        from eaglelab.actions.equal import identity  # here, so that no other command waits for them
+        from eaglelab.nodes.member import Member
+        from eaglelab.sweep.deal import differences
+
+        return Member(name, step, identity, differences, stop)
 
     @contextmanager
     def _at_work(self, context: Context, stop: Interruption | None) -> Iterator[None]:
@@ -173,7 +199,7 @@ def _whole_hints(host: Host, inventory: str | None) -> Iterator[None]:
     try:
         yield
     except EaglelabError as error:
-        error.hint = complete(error.hint, host.name, inventory)
+        error.hint = complete(error.hint, host.named, inventory)
         raise
 
 
@@ -188,7 +214,15 @@ def _on_all(job: _Job, hosts: list[Host], say: Say) -> None:
 
     def work(name: str, stop: Interruption) -> None:
         board.at(name, "connecting")
-        job.on(by_name[name], say, stop, board)
+        if job.step is None:
+            job.on(by_name[name], say, stop, board)
+            return
+        try:
+            job.on(by_name[name], say, stop, board)
+        except BaseException as error:
+            job.step.leave(name, error)
+            raise
+        job.step.leave(name)
 
     def ended(name: str, end: Ended) -> None:
         job.over(name)
@@ -208,10 +242,13 @@ def _on_all(job: _Job, hosts: list[Host], say: Say) -> None:
         found = Together(list(by_name), work, manner, ended).run()
     if causes and job.puts_all_back and job.undo:
         errors |= _undo_all(job, job.undo, causes[0], errors, say)
+    if causes and job.step is not None and job.undo and not job.request.check:
+        well = [name for name in job.begun if errors.get(name) is None]
+        errors |= _undo_all(job, job.undo, causes[0], errors, say, well)
     say.show(summary_table(by_name, found, errors, outcome.hosts))
     failed = {name: error for name, error in errors.items() if error is not None}
     if failed:
-        raise gravest(failed, len(by_name))
+        raise gravest(failed, len(by_name), job.cause)
 
 
 def _note(job: _Job, name: str, error: EaglelabError, say: Say, board: Board | None) -> None:
@@ -235,11 +272,18 @@ def _as_ours(name: str, error: BaseException, causes: list[str]) -> EaglelabErro
 
 
 def _undo_all(
-    job: _Job, undo: Callable[[Context], None], cause: str, errors: Mapping[str, EaglelabError | None], say: Say
+    job: _Job,
+    undo: Callable[[Context], None],
+    cause: str,
+    errors: Mapping[str, EaglelabError | None],
+    say: Say,
+    names: Sequence[str] | None = None,
 ) -> dict[str, EaglelabError | None]:
     """Puts back what this run has changed on any host, also where all went well. What it could not put back is an error."""
     hosts = [
-        name for name in job.begun if not isinstance(errors.get(name), AttentionError | NotOurs)
+        name
+        for name in (job.begun if names is None else names)
+        if not isinstance(errors.get(name), AttentionError | NotOurs)
     ]  # those are a person's business
     found: dict[str, EaglelabError | None] = {}
 

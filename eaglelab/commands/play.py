@@ -18,6 +18,7 @@ from eaglelab.commands.request import Request
 from eaglelab.context import Context
 from eaglelab.errors import InputError
 from eaglelab.host import Host
+from eaglelab.nodes.group import refuse_part
 from eaglelab.playbook import Playbook, load_playbook
 from eaglelab.runner import Runner, check_arguments
 from eaglelab.say import Say
@@ -59,6 +60,9 @@ def prepare(request: Request, playbook: str) -> tuple[Selection, Playbook]:
     book = load_playbook(path, actions=ACTIONS, extra_vars=request.vars)
     book = book.select(request.tags, request.skip_tags)
     needs_a_server = any(task.action in _NEED_A_SERVER for task in book.actions())
+    if needs_a_server:
+        manner = in_batches(request, book).manner
+        refuse_part(selection.hosts, forks=manner.forks, serial=manner.serial, on_failure=manner.on_failure)
     for host in selection.hosts:
         check_arguments(book, ACTIONS, {"host": host.redacted(), "run": ""}, request.options)
         if needs_a_server:
@@ -149,4 +153,14 @@ def play(request: Request, playbook: str, outcome: Outcome, say: Say) -> None:
     def work(context: Context) -> dict[str, Any]:
         return Runner(context, ACTIONS).run(book)
 
-    run_on_hosts(in_batches(request, book), selection, outcome, say, work, playbook=book.path, record=record, undo=undo)
+    run_on_hosts(
+        in_batches(request, book),
+        selection,
+        outcome,
+        say,
+        work,
+        playbook=book.path,
+        record=record,
+        undo=undo,
+        together=any(task.action in _NEED_A_SERVER for task in book.actions()),
+    )

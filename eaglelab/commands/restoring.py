@@ -29,6 +29,8 @@ def found_before(context: Context) -> dict[str, Any]:
 
 def leave(context: Context, before: dict[str, Any], *, keep: bool) -> None:
     """After the last setting. Whoever interrupts that gets the originals back and no server."""
+    if context.node is not None:
+        context.node.again(context)
     with _or_attention(context, "all was measured, but"):
         try:
             _restore(context, before, keep=keep)
@@ -89,8 +91,8 @@ def _restore(context: Context, before: dict[str, Any], *, keep: bool) -> None:
         context.say.line(f"the server stays up (--keep); {context.invoke('rollback')} puts everything back")
         return
     now, then = context.client.call("status")["record"], before["record"]
-    if before["alive"]:
-        if now and now["fingerprint"] == then["fingerprint"]:
+    if _on_all(context, "a server ran before", before["alive"]):
+        if _on_all(context, "it runs still", bool(now) and now["fingerprint"] == then["fingerprint"]):
             return
         context.say.line(
             f"the server that ran before ({then['steps']} steps) is started again; its load goes on by itself",
@@ -98,6 +100,8 @@ def _restore(context: Context, before: dict[str, Any], *, keep: bool) -> None:
         )
         ACTIONS["stop"].run(context, ACTIONS["stop"].args())
         _files_as_before(context, before)
+        if context.node is not None:
+            context.node.meet(context, "start it again")
         ACTIONS["start"].run(
             context,
             SettingArguments(
@@ -113,6 +117,11 @@ def _restore(context: Context, before: dict[str, Any], *, keep: bool) -> None:
     else:
         context.say.line("Stop the server, as it was before", style="bold")
         ACTIONS["stop"].run(context, ACTIONS["stop"].args())
+
+
+def _on_all(context: Context, at: str, here: bool) -> bool:
+    """Whether something holds on this host, and where it is one node of a server on all of them."""
+    return here if context.node is None else context.node.agreed(context, at, here)
 
 
 def _files_as_before(context: Context, before: dict[str, Any]) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
 from typing import Any
 
+from eaglelab.actions.equal import identity
 from eaglelab.commands.measuring import Job, forget, hold, measure_host, try_load
 from eaglelab.commands.spread_tries import SpreadTries
 from eaglelab.context import Context
@@ -19,7 +19,7 @@ from eaglelab.sweep.deal import Deal, Kept
 from eaglelab.sweep.deck import without_dead
 from eaglelab.sweep.plan import Load, SweepPlan
 
-__all__ = ["Spreading", "identity", "refuse_spread"]
+__all__ = ["Spreading", "refuse_spread"]
 
 _SIGN_S = 60.0
 """How often a host that waits is told that somebody is still there: its agent ends after five minutes of silence."""
@@ -189,28 +189,6 @@ class _Idle:
         if context.clock() - self.said >= _SIGN_S:
             self.said = context.clock()
             context.client.doing("wait for the other hosts")
-
-
-def identity(context: Context) -> dict[str, str]:
-    """All that must be the same on two hosts for figures of one to say something about the other."""
-    facts = context.facts
-    server = context.host.server
-    settings = server.model_dump(
-        exclude={"port": True, "host": True, "model_path": True, "speculative": {"draft_model_path"}}
-    )
-    models = [server.model_path, server.speculative.draft_model_path if server.speculative else None]
-    return {
-        "GPUs": f"{len(facts['gpus'])} x " + " / ".join(sorted({_gpu(gpu) for gpu in facts["gpus"]})),
-        "SGLang": facts["sglang_version"],
-        "Python": facts["python_version"],
-        "workers": ", ".join(f"{plan.path} {plan.original_sha256[:12]}" for plan in context.found.plans),
-        "models": ", ".join(PurePosixPath(path).name for path in models if path),
-        "server settings": str(context.bundle.masker.mapping(settings)),
-    }
-
-
-def _gpu(gpu: Mapping[str, str]) -> str:
-    return ", ".join(str(gpu.get(key, "?")) for key in ("name", "memory.total", "driver_version"))
 
 
 def _then_and_now(was: Mapping[str, Any], now: Mapping[str, Any]) -> str:

@@ -41,12 +41,17 @@ def summary_table(
     return table
 
 
-def gravest(failed: Mapping[str, EaglelabError], of: int) -> EaglelabError:
-    """The one failure, or one that says how many there were, with the exit code and the hints of the gravest."""
+def gravest(failed: Mapping[str, EaglelabError], of: int, cause: str | None = None) -> EaglelabError:
+    """The one failure, or one that says how many there were, with the exit code and the hints of the gravest.
+
+    `cause`: a host for whose sake the others failed; its failure is the one, unless another is graver.
+    """
     if len(failed) == 1:
         return next(iter(failed.values()))
     code = min((error.exit_code for error in failed.values()), key=_GRAVITY.index)
     graves = {name: error for name, error in failed.items() if error.exit_code == code}
+    if cause in graves:
+        return graves[cause]
     hints = list(dict.fromkeys(error.hint for error in graves.values() if error.hint))
     most = _named(graves)
     what = f"{len(failed)} of {of} hosts failed" + (f"; {_WORDS[code]}: {most}" if len(graves) < len(failed) else "")

@@ -36,7 +36,7 @@ def facts_of_host(
     sheet.put("worker_files", tuple(sorted(files)), "the installation")
     linked, hidden = fully_linked(topology) if topology else None, sheet.number("target_hidden_size")
     sizes = [] if hidden is None else [all_reduce_bytes(1, _steps(host), int(hidden))]
-    put_nccl(sheet, server.flags, server.env, linked, sizes, "inventory.yaml")
+    put_nccl(sheet, {**server.flags, "nnodes": server.nnodes}, server.env, linked, sizes, "inventory.yaml")
     _put_flags(sheet, found, host)
     _put_gpus(sheet, found, host, clocks)
     _put_place(sheet, found, host)
@@ -50,7 +50,7 @@ def _steps(host: Host) -> int | None:
 def _put_inventory(sheet: Sheet, host: Host) -> None:
     server, source = host.server, "inventory.yaml"
     speculative = server.speculative
-    sheet.put("tp_size", server.tp_size, source)
+    sheet.put("tp_size", server.tp_size // server.nnodes, source)  # of this machine
     sheet.put("target_path", server.model_path, source)
     if speculative is not None:
         sheet.put("algorithm", speculative.algorithm, source)
@@ -75,7 +75,7 @@ def _put_gpus(sheet: Sheet, found: Mapping[str, Any], host: Host, clocks: Sequen
     gpus, source = found.get("gpus") or [], "nvidia-smi"
     if not gpus:
         return
-    tp_size, visible = host.server.tp_size, host.server.env.get("CUDA_VISIBLE_DEVICES")
+    tp_size, visible = host.server.tp_size // host.server.nnodes, host.server.env.get("CUDA_VISIBLE_DEVICES")
     sheet.put("gpus_seen", len(gpus), source)
     sheet.put("gpu_names", tuple(sorted({str(gpu.get("name")) for gpu in gpus})), source)
     sheet.take("driver_version", gpus[0].get("driver_version"), source)
@@ -90,8 +90,8 @@ def _put_gpus(sheet: Sheet, found: Mapping[str, Any], host: Host, clocks: Sequen
         weights = sum(each.get("weights") or 0 for each in (found.get("models") or {}).values())
         if weights:
             sheet.put("weights_bytes", weights, "the files of both models")
-            nodes = host.server.flags.get("nnodes")
-            sheet.put("weights_share", None if nodes else weights / (tp_size * total), "weights / GPU memory")
+            share = weights / (host.server.tp_size * total)
+            sheet.put("weights_share", share, "weights / GPU memory")
     put_clocks(sheet, (), used_by(clocks, tp_size, visible), "nvidia-smi now")
 
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from eaglelab.errors import InputError
 from eaglelab.host import MOST_STEPS, FlagValue, Host
 
-__all__ = ["OWN_FLAGS", "parse_steps", "server_command", "server_env"]
+__all__ = ["OWN_FLAGS", "RENDEZVOUS_FLAGS", "parse_steps", "server_command", "server_env"]
 
 OWN_FLAGS: Mapping[str, str] = MappingProxyType(
     {
@@ -19,6 +19,8 @@ OWN_FLAGS: Mapping[str, str] = MappingProxyType(
         "tp-size": "server.tp_size",
         "tp": "server.tp_size",
         "tensor-parallel-size": "server.tp_size",
+        "nnodes": "server.nnodes",
+        "node-rank": "server.nnodes",
         "speculative-algorithm": "server.speculative.algorithm",
         "speculative-draft-model-path": "server.speculative.draft_model_path",
         "speculative-draft-model": "server.speculative.draft_model_path",
@@ -28,6 +30,9 @@ OWN_FLAGS: Mapping[str, str] = MappingProxyType(
     }
 )
 """Flags that are always given here, by the key of the inventory that sets them."""
+
+RENDEZVOUS_FLAGS = ("dist-init-addr", "nccl-init-addr")
+"""One host may be told where its own ranks meet; for several it is said here."""
 
 _NOTHING: Mapping[str, FlagValue] = MappingProxyType({})
 _NO_ENV: Mapping[str, str] = MappingProxyType({})
@@ -51,12 +56,14 @@ def server_command(
     host.require("server.model_path")
     server = host.server
     argv = [python, "-m", "sglang.launch_server", "--model-path", str(server.model_path)]
-    argv += ["--host", server.host, "--port", str(server.port), "--tp-size", str(server.tp_size)]
+    argv += ["--host", server.host, "--port", str(server.port), "--tp-size", str(server.tp_size), *_nodes(host)]
     if steps is not None:
         argv += _speculation(host, steps)
     for flag, value in {**server.flags, **extra}.items():
         if flag in OWN_FLAGS:
             raise InputError(f"flag {flag} is set by {OWN_FLAGS[flag]}", where=host.name, hint=f"use {OWN_FLAGS[flag]}")
+        if flag in RENDEZVOUS_FLAGS and host.node is not None:
+            raise InputError(f"flag {flag} is given here", where=host.name, hint="use server.dist_init_host and _port")
         if flag == "api-key" and api_key is not None:
             continue
         if steps is not None or not flag.startswith("speculative-"):
@@ -113,6 +120,17 @@ def _speculation(host: Host, steps: int) -> list[str]:
         "--speculative-num-draft-tokens",
         str(tokens or steps + 1),
     ]
+
+
+def _nodes(host: Host) -> list[str]:
+    """What makes a host one node of a server. Raises InputError where the inventory does not say which."""
+    node, count = host.node, host.server.nnodes
+    if count == 1:
+        return []
+    if node is None:
+        what = f"server.nnodes of host '{host.name}' is {count}, and it is in no group of {count} such hosts"
+        raise InputError(what, where=host.where, hint="name its hosts in one group, in the order of their ranks")
+    return ["--nnodes", str(count), "--node-rank", str(node.rank), "--dist-init-addr", node.address]
 
 
 def _flag(name: str, value: FlagValue) -> list[str]:

@@ -52,7 +52,7 @@ _CAUSES = (
     (
         re.compile(r"address already in use", re.I),
         "the port is taken",
-        "choose another `server.port` in inventory.yaml",
+        "choose another `server.port` in inventory.yaml (`server.dist_init_port`, if it is the one where nodes meet)",
     ),
     (
         re.compile(r"launch_server(?:\.py)?: error: "),

@@ -77,3 +77,9 @@ def test_a_command_in_a_hint_is_completed_once(hint: str, whole: str) -> None:
 
 def test_without_an_inventory_only_the_host_is_added() -> None:
     assert complete("invoke rollback", "a", None) == "invoke rollback --host a"
+
+
+def test_a_command_that_was_completed_stays_as_it_is() -> None:
+    once = complete("invoke rollback", "kimi", "lost.yaml")
+    assert once == "invoke rollback --host kimi --inventory lost.yaml"
+    assert complete(once, "kimi", "lost.yaml") == once

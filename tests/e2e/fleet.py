@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,20 +24,29 @@ class Fleet:
     labs: dict[str, LabInfo]
 
     @classmethod
-    def up(cls, folder: Path, names: Sequence[str], load_seconds: float = 0.3) -> Fleet:
+    def up(cls, folder: Path, names: Sequence[str], load_seconds: float = 0.3, sglang: str = "0.5.9") -> Fleet:
         scene = Scene.make(folder)
         scene.env["EAGLELAB_HOST"] = "all"
         labs = {}
         try:
             for name in names:
-                labs[name] = lab.up(LabOptions(folder / f"lab-{name}", load_seconds=load_seconds), lambda _: None)
+                options = LabOptions(folder / f"lab-{name}", sglang=sglang, load_seconds=load_seconds)
+                labs[name] = lab.up(options, lambda _: None)
         except BaseException:
             for name in labs:
                 lab.down(folder / f"lab-{name}", lambda _: None)
             raise
-        hosts = {name: _entry(info) for name, info in labs.items()}
-        (folder / "inventory.yaml").write_text(yaml.safe_dump({"hosts": hosts, "groups": {"all": list(hosts)}}))
-        return cls(scene, labs)
+        made = cls(scene, labs)
+        made.write_inventory({"all": list(labs)})
+        return made
+
+    def write_inventory(self, groups: Mapping[str, Any], ports: Mapping[str, int] | None = None) -> None:
+        """`ports`: other ways to the SSH servers of some hosts."""
+        hosts = {name: _entry(info) for name, info in self.labs.items()}
+        for name, port in (ports or {}).items():
+            hosts[name]["port"] = port
+        text = yaml.safe_dump({"hosts": hosts, "groups": dict(groups)})
+        (self.scene.folder / "inventory.yaml").write_text(text)
 
     def down(self) -> None:
         for name in self.labs:

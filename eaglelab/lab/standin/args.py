@@ -17,6 +17,7 @@ ALIASES = {
     "tp": "tp_size",
     "tensor_parallel_size": "tp_size",
     "speculative_draft_model": "speculative_draft_model_path",
+    "nccl_init_addr": "dist_init_addr",
 }
 
 
@@ -40,6 +41,9 @@ class ServerArgs:
     host: str = "127.0.0.1"
     port: int = 30000
     tp_size: int = 1
+    nnodes: int = 1
+    node_rank: int = 0
+    dist_init_addr: str | None = None
     served_model_name: str = ""
     log_level: str = "info"
     api_key: str | None = None

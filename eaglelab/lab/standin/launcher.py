@@ -14,6 +14,7 @@ import multiprocessing as mp
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -23,15 +24,19 @@ from multiprocessing.process import BaseProcess
 from . import logs
 from .args import Release, ServerArgs, UsageError, parse, read_config
 from .engine import Engine
+from .nodes import check_nodes, local_ranks
 from .process import run_detokenizer, run_scheduler
 from .routes import Routes
 from .settings import Settings
 from .spec import resolve
-from .web import WebRequest, serve_connection
+from .web import Reply, WebRequest, serve_connection
 
 __all__ = ["main"]
 
 logger = logging.getLogger(__name__)
+
+WAITS_FOR_NODE_0 = (0, 5, 21)
+"""From this release on SIGTERM does not end a node above 0."""
 
 
 @dataclass
@@ -54,14 +59,15 @@ class _Children:
 
 
 def _start(children: _Children, args: ServerArgs, release: Release) -> list[Connection]:
-    """Start the schedulers and the detokenizer; the pipes to the schedulers, rank 0 first."""
+    """Start this node's schedulers and the detokenizer; the pipes to the schedulers, the lowest rank first."""
     spawn = mp.get_context("spawn")
-    links = [spawn.Pipe(duplex=False) for _ in range(1, args.tp_size)]
+    ranks = local_ranks(args)
+    links = [spawn.Pipe(duplex=False) for _ in ranks[1:]]
     pipes = []
-    for rank in range(args.tp_size):
+    for at, rank in enumerate(ranks):
         ours, theirs = spawn.Pipe()
-        upstream = links[rank - 1][0] if rank else None
-        followers = [] if rank else [sender for _, sender in links]
+        upstream = links[at - 1][0] if at else None
+        followers = [] if at else [sender for _, sender in links]
         process = spawn.Process(
             target=run_scheduler,
             args=(args, release, rank, theirs, upstream, followers),
@@ -72,6 +78,8 @@ def _start(children: _Children, args: ServerArgs, release: Release) -> list[Conn
         theirs.close()
         children.processes.append(process)
         pipes.append(ours)
+    if args.node_rank > 0:  # no tokenizer, no detokenizer there
+        return pipes
     ours, theirs = spawn.Pipe()
     detokenizer = spawn.Process(target=run_detokenizer, args=(theirs,), name="detokenizer", daemon=True)
     detokenizer.start()
@@ -190,6 +198,7 @@ def _launch(args: ServerArgs, release: Release, version: str, children: _Childre
     settings = Settings()
     config = read_config(args.model_path)
     args, warnings = resolve(args, release, os.environ)
+    check_nodes(args)
     logs.configure(args)
     for warning in warnings:
         logger.warning(warning)
@@ -204,12 +213,46 @@ def _launch(args: ServerArgs, release: Release, version: str, children: _Childre
 
     signal.signal(signal.SIGQUIT, killed_while_loading)
     pipes = _start(children, args, release)
+    if args.node_rank > 0:
+        _stand_by(args, release, children, pipes)
+        return
     engine = Engine(pipes[0])
-    for rank in range(args.tp_size):
-        engine.max_total_num_tokens = _await_ready(children.processes[rank], pipes[rank], rank, release)
+    for at, rank in enumerate(local_ranks(args)):
+        engine.max_total_num_tokens = _await_ready(children.processes[at], pipes[at], rank, release)
     routes = Routes(args, release, version, engine, config, settings.clock_rate)
     server = _Server(args, release, routes, engine, children)
     asyncio.run(server.run(settings.load_times(args.load_seconds)[1], 5.0 / settings.clock_rate))
+
+
+def _stand_by(args: ServerArgs, release: Release, children: _Children, pipes: list[Connection]) -> None:
+    """What a node above 0 does: nothing but to answer "healthy", until its schedulers have ended.
+
+    SIGTERM ends it like any process; a newer release waits for node 0 to end all of them.
+    """
+    for at, rank in enumerate(local_ranks(args)):
+        _await_ready(children.processes[at], pipes[at], rank, release)
+    if release >= (0, 4, 3):
+        threading.Thread(target=asyncio.run, args=(_dummy_health(args.port),), daemon=True).start()
+    if release >= WAITS_FOR_NODE_0:
+
+        def wait_for_node_0(_signum: int, _frame: object) -> None:
+            logger.warning(
+                f"SIGTERM received on node_rank {args.node_rank}; waiting for the rank-0 ShutdownReq broadcast to stop "
+                "the schedulers."
+            )
+
+        signal.signal(signal.SIGTERM, wait_for_node_0)
+    for process in children.processes:
+        process.join()
+        logger.error(f"Scheduler or DataParallelController {process.pid} terminated with {process.exitcode}")
+
+
+async def _dummy_health(port: int) -> None:
+    async def healthy(request: WebRequest) -> Reply:
+        return Reply(200 if request.path in ("/ping", "/health", "/health_generate") else 404)
+
+    server = await asyncio.start_server(functools.partial(serve_connection, handler=healthy), "127.0.0.1", port)
+    await server.serve_forever()
 
 
 def main(argv: Sequence[str], version: str) -> int:

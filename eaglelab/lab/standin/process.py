@@ -10,6 +10,7 @@ import os
 import signal
 import time
 import traceback
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from .args import Release, ServerArgs, read_config
 from .costs import Costs
 from .device import Gpu
 from .gpu import Clock, VirtualTime, cuda_namespace
+from .nodes import Peers, local_ranks
 from .scheduler import Scheduler, make_worker
 from .settings import Settings
 from .spec import worker_class
@@ -64,26 +66,28 @@ def run_scheduler(
 ) -> None:
     """Load, say `ready`, serve until killed. An exception is logged as SGLang does and ends the whole server.
 
-    Rank 0 holds the launcher's `pipe` and tells its `followers` what it read in each turn; a rank above 0 does the
-    same turns with what it hears `upstream`.
+    Rank 0 holds the launcher's `pipe` and tells its `followers`, and the other nodes, what it read in each turn; a rank
+    above 0 does the same turns with what it hears `upstream`, or from node 0, and tells its own `followers`.
     """
     prefix = f" TP{rank}" if args.tp_size > 1 else ""
     _die_with_parent()
     _set_title(f"sglang::scheduler{prefix.replace(' ', '_')}")
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     logs.configure(args, prefix)
-    if rank > 0:
+    if rank != local_ranks(args)[0]:
         logging.getLogger().setLevel(logging.ERROR)
     settings = Settings()
     memory = settings.folder / "run" / f"gpu-{os.getpid()}"
+    peers = Peers(args, rank)
     try:
-        _load(args, release, settings, rank, memory)
+        _load(args, release, settings, rank, memory, peers)
+        peers.meet()
         scheduler = _scheduler(args, release, settings, rank, pipe)
         pipe.send({"kind": "ready", "max_total_num_tokens": scheduler.kv_tokens})
-        if upstream is None:
-            _lead(scheduler, pipe, followers)
+        if rank == 0:
+            _lead(scheduler, pipe, followers, peers)
         else:
-            _follow(scheduler, upstream)
+            _follow(scheduler, peers.hear if upstream is None else upstream.recv, followers)
     except Exception:  # noqa: BLE001 - whatever the worker's file raises ends the server, as in SGLang
         logger.error(f"Scheduler hit an exception: {traceback.format_exc()}")
         os.kill(os.getppid(), signal.SIGQUIT)
@@ -91,7 +95,7 @@ def run_scheduler(
         memory.unlink(missing_ok=True)
 
 
-def _load(args: ServerArgs, release: Release, settings: Settings, rank: int, memory: Path) -> None:
+def _load(args: ServerArgs, release: Release, settings: Settings, rank: int, memory: Path, peers: Peers) -> None:
     """Take the load's time, line by line, and the GPU memory from the first weights on."""
     model = settings.model
     seconds = settings.load_times(args.load_seconds)[0]
@@ -100,11 +104,14 @@ def _load(args: ServerArgs, release: Release, settings: Settings, rank: int, mem
         args, release, seconds, model["kv_cache_tokens"], model["context_length"], model["weights_mib"] / 1024
     )
     for share, line in lines:
-        time.sleep(max(0.0, start + share * seconds - time.monotonic()))
+        peers.sleep(start + share * seconds - time.monotonic())
         if line.startswith("Load weight begin") and not memory.exists():
             memory.parent.mkdir(exist_ok=True)
-            memory.write_text(f"{rank} {model['weights_mib']}\n", encoding="utf-8")
+            memory.write_text(f"{rank - local_ranks(args)[0]} {model['weights_mib']}\n", encoding="utf-8")
         logger.info(line)
+        if line.startswith("Init torch distributed begin"):
+            peers.join()
+            start = time.monotonic()
     if args.speculative_algorithm and args.speculative_draft_model_path:
         read_config(args.speculative_draft_model_path)
 
@@ -140,23 +147,26 @@ def _simulate_torch(gpu: Gpu, rank: int, world: int) -> None:
     vars(torch).update(cuda=cuda, distributed=distributed, get_device_module=lambda *_device: cuda)
 
 
-def _lead(scheduler: Scheduler, pipe: Connection, followers: list[Connection]) -> None:
+def _lead(scheduler: Scheduler, pipe: Connection, followers: list[Connection], peers: Peers) -> None:
     clock = scheduler.gpu.clock
     while True:
         if scheduler.idle:
-            pipe.poll(None)
+            peers.wait_for(pipe)
             clock.catch_up()
         messages = []
         while pipe.poll(0):
             messages.append(pipe.recv())
         for follower in followers:
             follower.send((clock.now, messages))
+        peers.tell((clock.now, messages))
         _turn(scheduler, messages)
 
 
-def _follow(scheduler: Scheduler, upstream: Connection) -> None:
+def _follow(scheduler: Scheduler, hear: Callable[[], Any], followers: list[Connection]) -> None:
     while True:
-        now, messages = upstream.recv()
+        now, messages = hear()
+        for follower in followers:
+            follower.send((now, messages))
         scheduler.gpu.clock.wait_until(now)
         _turn(scheduler, messages)
 
