@@ -15,7 +15,10 @@ __all__ = ["identity", "mark_beginning"]
 
 def identity(record: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """What names one server process for good: its pid alone may be another's by tomorrow."""
-    return {key: record.get(key) for key in ("pid", "pid_start", "boot")} if record else None
+    if not record:
+        return None
+    named = () if record.get("pid") else ("name",)  # a job has no pid here, and each start a name of its own
+    return {key: record.get(key) for key in ("pid", "pid_start", "boot", *named)}
 
 
 def mark_beginning(context: Context) -> None:

@@ -52,7 +52,9 @@ class _HostProbe:
         )
         # A rotation moves the log away from its path; the server goes on writing where it began.
         self._mark = LogMark(mark.path, offset, answer["inode"] or None, answer["before"])
-        context.found.address = answer.get("address")
+        found = context.found
+        found.address, found.port = answer.get("address"), answer.get("port")
+        found.node, found.gpus = answer.get("node"), tuple(answer.get("gpus") or ())
         return answer, written
 
     def one_token(self) -> str | None:

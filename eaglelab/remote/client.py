@@ -90,9 +90,8 @@ class AgentClient:
         `session` is that of the client that has the host's lock. Raises LockLost, also later, where somebody takes that.
         """
         self._place = None
-        place = {"run": run, "task": task, "session": session}
-        folder = str(self.call("enter", **place)["folder"])
-        self._place = place
+        folder = str(self.call("enter", run=run, task=task, session=session)["folder"])
+        self._place = {"run": run, "task": task, "session": session}
         return folder
 
     def doing(self, text: str) -> None:

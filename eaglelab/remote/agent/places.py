@@ -53,11 +53,9 @@ class Places:
     def all(self, run: str | None = None) -> list[tuple[str, str, StateFolder]]:
         """Run, name and place of each, of one run or of all."""
         base = os.path.join(self.home.folder, "tasks")
-        found = []
-        for one in _names_in(base) if run is None else [run]:
-            for name in _names_in(os.path.join(base, one)):
-                found.append((one, name, StateFolder(os.path.join(base, one, name), self.home)))
-        return found
+        runs = _names_in(base) if run is None else [run]
+        names = [(one, name) for one in runs for name in _names_in(os.path.join(base, one))]
+        return [(one, name, StateFolder(os.path.join(base, one, name), self.home)) for one, name in names]
 
     def status(self) -> list[dict[str, Any]]:
         """Each server that is on record in a place: `run`, `task`, and what its own `status` says."""
@@ -91,7 +89,9 @@ class Places:
                 except AgentError as error:
                     failed.append("%s of run %s: %s" % (name, one, error.what))
                     return
-            stopped.extend(["%s (%s)" % (name, each) if isinstance(each, str) else name for each in ended["stopped"]][:1])
+            stopped.extend(
+                ["%s (%s)" % (name, each) if isinstance(each, str) else name for each in ended["stopped"]][:1]
+            )
             shutil.rmtree(place.folder, ignore_errors=True)
 
         threads = [threading.Thread(target=end, args=found, daemon=True) for found in places]

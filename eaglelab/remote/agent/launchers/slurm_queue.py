@@ -25,9 +25,10 @@ def asked_for(options: Mapping[str, Any]) -> list[str]:
         words.append("--gres=gpu:%d" % options["gpus"])
     if options.get("cpus"):
         words.append("--cpus-per-task=%d" % options["cpus"])
+    words += options.get("options", ())
     if options.get("nodelist"):
         words.append("--nodelist=%s" % options["nodelist"])
-    return words + list(options.get("options", ()))
+    return words
 
 
 def pairs(text: str) -> dict[str, str]:
