@@ -81,7 +81,7 @@ class Found:
 
     `record` is the host's of the server that this run works with, `folder` where in the bundle its files go. `address` is
     where that server is reached if not on the host itself, `port` where not the inventory's; a `node` with these `gpus`
-    (one a line of text) runs it. `changed`: this try has changed files, `touched`: it has begun to stop or to start a
+    (one a line of text) runs it, after it `waited` (s) in a queue. `changed`: this try has changed files, `touched`: it has begun to stop or to start a
     server; neither can be found out later. `together`: what was measured, made one set already.
     """
 
@@ -102,6 +102,7 @@ class Found:
     port: int | None = None
     node: str | None = None
     gpus: tuple[str, ...] = ()
+    waited: float | None = None
     folder: str = ""
     measurements: list[Measurement] = field(default_factory=list)
     serving: list[ServingRun] = field(default_factory=list)

@@ -55,6 +55,7 @@ class _HostProbe:
         found = context.found
         found.address, found.port = answer.get("address"), answer.get("port")
         found.node, found.gpus = answer.get("node"), tuple(answer.get("gpus") or ())
+        found.waited = answer.get("waited")
         return answer, written
 
     def one_token(self) -> str | None:

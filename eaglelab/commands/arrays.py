@@ -6,7 +6,6 @@ jobs are Slurm's: a controller that goes away leaves them, and the one that take
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -258,17 +257,21 @@ def _job_of(context: Context, load: Load) -> dict[str, Any]:
     """Number, node and times of a load's last job; those of an earlier try where they hold."""
     known = context.bundle.read(f"{load.folder}/node.json") or {}
     record = context.bundle.read(f"{load.folder}/server.json") or {}
-    waited: Mapping[str, Any] = {}
-    with contextlib.suppress(HostError):
-        for event in context.bundle.events():
-            if (event["action"], event["state"]) == ("wait", "ok"):
-                waited = event.get("result") or {}
+    waits: list[Mapping[str, Any]] = []
+    for event in context.bundle.events():
+        if (event["action"], event["state"]) == ("start", "ok"):
+            waits = []
+        elif (event["action"], event["state"]) == ("wait", "ok"):
+            waits.append(event.get("result") or {})
+    waited = waits[0] if waits else {}  # later ones are of a run that was taken up again, on a server that was ready
+    # Nobody may have looked on while it was in the queue: then Slurm's word, in whole seconds, is the larger one.
+    queued = [each for each in (waited.get("queued"), known.get("waited")) if each is not None]
     return {
         "load": load.name,
         "folder": load.folder,
         "job": (context.found.record or {}).get("job") or record.get("job"),
         "node": context.found.node or known.get("node"),
-        "queued": waited.get("queued"),
+        "queued": max(queued, default=None),
         "seconds": waited.get("seconds"),
     }
 

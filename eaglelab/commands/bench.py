@@ -116,7 +116,7 @@ def _array_books(
         return read("array-job", {**shared, **load_vars(load, client, probed=probed)})
 
     job_of(Load(None, Variation()))  # what is wrong with it is said before anything is contacted
-    return read("array", {"anyway": shared["anyway"]}), job_of
+    return read("array", {}), job_of
 
 
 def _at_once(given: Any) -> int | None:

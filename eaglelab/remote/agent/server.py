@@ -172,6 +172,7 @@ class Server:
             "node": seen.node,
             "port": seen.port,
             "gpus": list(seen.gpus),
+            "waited": seen.waited,
         }
 
     def stop(self, run: str, grace: float, beat: Beat) -> dict[str, Any]:

@@ -33,7 +33,7 @@ class Seen(NamedTuple):
     (code, signal and, where the launcher says more than these, why); None if it has not, or nothing tells.
     `queued`: why it is not started yet. `unknown`: why nothing can be said now. `address`: where it is reached, None
     for this host; `node` its name. Of a server in a place of its own (see places.py) also `port`, None until it has
-    one, and the node's `gpus`, one a line of text.
+    one, the node's `gpus`, one a line of text, and how long (s) it was in the queue.
     """
 
     alive: bool = False
@@ -47,6 +47,7 @@ class Seen(NamedTuple):
     node: str | None = None
     port: int | None = None
     gpus: tuple[str, ...] = ()
+    waited: float | None = None
 
 
 class Launcher:

@@ -23,8 +23,8 @@ from eaglelab.remote.agent.launchers.engine import (
     shell_runner,
     whole_environment,
 )
-from eaglelab.remote.agent.launchers.slurm_apart import Told, apart, told
-from eaglelab.remote.agent.launchers.slurm_queue import asked_for, pairs
+from eaglelab.remote.agent.launchers.slurm_apart import apart, told
+from eaglelab.remote.agent.launchers.slurm_queue import asked_for, pairs, waited
 from eaglelab.remote.agent.manifest import manifest_entries
 from eaglelab.remote.agent.processes import start_ticks, user_name
 from eaglelab.remote.agent.wire import AgentError, Beat
@@ -149,9 +149,11 @@ class SlurmLauncher(Launcher):
         if _is_here(node):
             members = _processes(about["JobId"])
         address = node.get("NodeAddr")
-        own = told(self.state, record) if record.get("apart") else Told()
         seen = Seen(alive=alive, there=True, members=members, address=address, node=name)
-        return seen._replace(port=own.port, gpus=own.gpus)
+        if not record.get("apart"):
+            return seen
+        own = told(self.state, record)
+        return seen._replace(port=own.port, gpus=own.gpus, waited=waited(about))
 
     def _about(self, job: str) -> dict[str, str]:
         """What Slurm says of a job; empty once it has forgotten it."""

@@ -10,7 +10,7 @@ from typing import Any, Mapping
 from eaglelab.remote.agent.launchers.engine import ask
 from eaglelab.remote.agent.wire import AgentError
 
-__all__ = ["asked_for", "pairs", "queue_of"]
+__all__ = ["asked_for", "pairs", "queue_of", "waited"]
 
 _ANY_JOB = b"#!/bin/sh\n"
 _STARTS_AT = r"to start at (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)"
@@ -37,6 +37,18 @@ def pairs(text: str) -> dict[str, str]:
     return {found.group(1): found.group(2).strip() for found in re.finditer(r"(\S+?)=(.*?)(?=\s\S+?=|$)", line)}
 
 
+def waited(about: Mapping[str, str]) -> float | None:
+    """How long (s) a job was in the queue, by what Slurm says of it; None where it does not."""
+    try:
+        return max(0.0, _moment(about["StartTime"]) - _moment(about["SubmitTime"]))
+    except (KeyError, ValueError):
+        return None
+
+
+def _moment(text: str) -> float:
+    return time.mktime(time.strptime(text, "%Y-%m-%dT%H:%M:%S"))
+
+
 def queue_of(options: Mapping[str, Any], now: float) -> dict[str, Any]:
     """The queue as a job of these options would find it at `now` (s).
 
@@ -60,5 +72,5 @@ def queue_of(options: Mapping[str, Any], now: float) -> dict[str, Any]:
     begins = re.search(_STARTS_AT, test.error) if test.ok else None
     starts_in = None
     if begins is not None:
-        starts_in = max(0.0, time.mktime(time.strptime(begins.group(1), "%Y-%m-%dT%H:%M:%S")) - now)
+        starts_in = max(0.0, _moment(begins.group(1)) - now)
     return {"nodes": nodes, "waiting": len(waiting.out.split()), "starts_in": starts_in}
