@@ -19,6 +19,7 @@ class Nodes:
         self._lock = threading.Lock()
         self._gpus: dict[str, tuple[str, ...]] = {}
         self._home: str | None = None
+        self._measured: dict[str, None] = {}
         self._asked: set[str] = set()
 
     @property
@@ -40,18 +41,18 @@ class Nodes:
             return f"{node} has {_words(kinds)}, {first} has {_words(self._gpus[first])}"
 
     def measured(self, load: Load, node: str) -> list[Load]:
-        """What is to be measured because this load was, on that node: the reference on every node that lacks it.
+        """What is to be measured because this load was, on that node: the reference on every node with figures that lacks it.
 
         Nothing is asked for before the reference itself has its node: it may run on one of the others.
         """
         with self._lock:
-            self._gpus.setdefault(node, ())
+            self._measured[node] = None
             if load.points == self.reference.points:
                 self._asked.add(node)
                 self._home = self._home or node
             if self._home is None:
                 return []
-            missing = [name for name in self._gpus if name not in self._asked]
+            missing = [name for name in self._measured if name not in self._asked]
             self._asked.update(missing)
             return [replace(self.reference, on=name, why=f"the reference on {name}") for name in missing]
 
