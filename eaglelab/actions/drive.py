@@ -11,12 +11,14 @@ from typing import Any
 from eaglelab.context import Context
 from eaglelab.errors import HostError
 from eaglelab.remote.hints import AgentFailure
+from eaglelab.server.launching import is_there
 from eaglelab.server.readiness import ServerDied
 
 __all__ = ["LoadResult", "Watch", "drive", "load_name", "run_command"]
 
 _LOOK_S = 0.5
 _SILENCE_S = 30.0
+_ENDING_S = 15.0
 
 
 @dataclass
@@ -125,13 +127,28 @@ def _where(context: Context) -> dict[str, str]:
     return {"where": host, "hint": f"{context.invoke('logs')} shows what the server says"}
 
 
+def _settled(context: Context) -> Mapping[str, Any]:
+    """The server's status, once it is said how it ended, if it is ending: an engine takes a moment for that."""
+    deadline = context.clock() + _ENDING_S
+    while True:
+        status = context.client.call("status")
+        ending = not status["alive"] and is_there(status) and not status.get("exit")
+        if not ending or context.clock() >= deadline:
+            return status
+        context.sleep(_LOOK_S)
+
+
 def _must_be_whole(context: Context, name: str, result: LoadResult, *, expected: int) -> None:
     if result.end is None:
         raise _gone(context, name)
     if result.end["reason"] != "finished":
         done = f"{len(result.records)} of {expected} requests had ended"
-        if not context.client.call("status")["alive"]:
-            raise ServerDied(f"the server died during load {name} ({done})", **_where(context))
+        status = _settled(context)
+        if not status["alive"]:
+            why = (status.get("exit") or {}).get("why")
+            raise ServerDied(
+                f"the server died during load {name} ({done}){f': {why}' if why else ''}", **_where(context)
+            )
         raise HostError(f"load {name}: {result.end['what'] or result.end['reason']} ({done})", **_where(context))
     failed = [record for record in result.records if record["code"]]
     if failed and len(failed) == len(result.records):

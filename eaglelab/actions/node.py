@@ -24,6 +24,7 @@ def _same_node(context: Context, args: NodeArguments) -> dict[str, Any]:
     if found.node is None:
         return {}
     about = {"node": found.node, "gpus": list(found.gpus), "waited": found.waited}
+    about["job"] = (found.record or {}).get("job")
     context.bundle.json(str(PurePosixPath(args.folder) / "node.json"), about)
     told = None if nodes is None else nodes.see(found.node, found.gpus)
     if told is not None:

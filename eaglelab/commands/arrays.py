@@ -88,6 +88,7 @@ class Array:
             return
         workers = [str(number) for number in range(1, min(count, len(plan.loads)) + 1)]
         self.queue, self.nodes = JobQueue(plan.loads, workers), Nodes(plan.loads[0])
+        context.client.doing(f"{len(plan.loads)} jobs of a sweep")
         try:
             self._all(context, job, plan, failed, workers)
         finally:
@@ -256,7 +257,6 @@ class _Sign:
 def _job_of(context: Context, load: Load) -> dict[str, Any]:
     """Number, node and times of a load's last job; those of an earlier try where they hold."""
     known = context.bundle.read(f"{load.folder}/node.json") or {}
-    record = context.bundle.read(f"{load.folder}/server.json") or {}
     waits: list[Mapping[str, Any]] = []
     for event in context.bundle.events():
         if (event["action"], event["state"]) == ("start", "ok"):
@@ -269,7 +269,7 @@ def _job_of(context: Context, load: Load) -> dict[str, Any]:
     return {
         "load": load.name,
         "folder": load.folder,
-        "job": (context.found.record or {}).get("job") or record.get("job"),
+        "job": (context.found.record or {}).get("job") or known.get("job"),
         "node": context.found.node or known.get("node"),
         "queued": max(queued, default=None),
         "seconds": waited.get("seconds"),

@@ -95,11 +95,11 @@ def bench(request: Request, more: Mapping[str, Any], outcome: Outcome, say: Say)
         found: dict[str, Any] = {}
 
         def tell(result: dict[str, Any]) -> None:
-            found.update(result)
-            outcome.hosts[context.host.name].update(context.bundle.masker.mapping(result))
+            found.update({**result, "jobs": array.rows} if array else result)
+            outcome.hosts[context.host.name].update(context.bundle.masker.mapping(found))
 
         measure_host(context, job, tell, array.loads if array else None)
-        return {**found, "jobs": array.rows} if array else found
+        return found
 
     run_on_hosts(in_batches(request, book), selection, outcome, say, work, playbook=book.path, record=record)
 

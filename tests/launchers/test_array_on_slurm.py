@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -20,7 +19,8 @@ from slurmkit import Cluster
 TOOLS = ("sbatch", "squeue", "scontrol", "scancel", "sinfo", "sacct")
 SMALL = ("--separate-loads", "--num-prompts", "2", "--repeats", "2", "--output-len", "64")
 LONG = ("--separate-loads", "--num-prompts", "24", "--repeats", "2", "--output-len", "256")
-IDLE_S = 8
+ENDLESS = ("--separate-loads", "--num-prompts", "400", "--repeats", "2", "--output-len", "256")
+IDLE_S = 20
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +120,7 @@ def test_the_loads_of_a_sweep_are_jobs_at_the_same_time_on_both_nodes(lab: Scene
 
 
 def test_two_jobs_of_one_node_have_ports_of_their_own(lab: Scene, pair: Cluster) -> None:
-    running = begin(lab, "sweep", "--steps", "1", "--array", *LONG)
+    running = begin(lab, "sweep", "--steps", "1", "--array", *ENDLESS)
     until(measuring(lab, 2), "both are measured", 60)
     ports = [path.read_text().strip() for path in placed(lab, "launch/*/port")]
     assert len(set(ports)) == 2
@@ -245,7 +245,7 @@ def test_a_setting_whose_server_dies_fails_and_the_others_are_measured(lab: Scen
         "--steps",
         "2",
         "--server-arg",
-        "mem-fraction-static=0.8,7",
+        "no-such-flag=on,off",
         "--no-baseline",
         "--array",
         *SMALL,
@@ -267,13 +267,13 @@ def test_a_job_that_nobody_comes_back_to_ends_itself_and_rollback_puts_the_rest_
     (log,) = placed(lab, "server.log")
     assert f"for {IDLE_S} s nobody has asked this server for anything" in log.read_text()
     status = lab.invoke("status").stdout
-    assert "ended (for 8 s nobody has asked this server for anything, so its job ends and frees its GPUs)" in status
+    assert "ended (for 20 s nobody has asked this server for anything, so its job ends and frees its GPUs)" in status
     assert "task k1 of run" in lab.invoke("logs").stdout
     lab.invoke("rollback")
 
 
 def test_rollback_and_stop_end_the_jobs_of_a_controller_that_is_gone(lab: Scene, pair: Cluster) -> None:
-    running = begin(lab, "sweep", "--steps", "1", "--array", *LONG)
+    running = begin(lab, "sweep", "--steps", "1", "--array", *ENDLESS)
     until(measuring(lab, 2), "they are measured", 60)
     running.kill()
     running.wait()
@@ -289,7 +289,7 @@ def test_rollback_and_stop_end_the_jobs_of_a_controller_that_is_gone(lab: Scene,
 
 
 def test_a_run_that_was_robbed_of_the_lock_submits_nothing_more(lab: Scene, pair: Cluster) -> None:
-    running = begin(lab, "sweep", "--steps", "1,2", "--array", "1", *LONG)
+    running = begin(lab, "sweep", "--steps", "1,2", "--array", "1", *ENDLESS)
     until(measuring(lab, 1), "the first is measured", 60)
     lab.invoke("rollback", "--steal-lock")
     known = set(jobs(pair))
@@ -305,11 +305,3 @@ def test_a_check_shows_plan_and_queue_and_submits_nothing(lab: Scene, pair: Clus
     assert "3 jobs of Slurm, each with 1 GPU, 2 at a time" in done.stdout
     assert done.stdout.count("would start:") == 3
     assert set(jobs(pair)) == known
-
-
-def test_all_step_counts_of_one_load_are_one_job(pair: Cluster, lab: Scene) -> None:
-    assert os.environ.get("EAGLELAB_LOOPBACK_ONLY") == "1"
-    done = lab.invoke(
-        "sweep", "--steps", "1,2", "--server-arg", "disable-overlap-schedule=on", "--array", *SMALL, "--json", code=None
-    )
-    assert done.code == 0, done.stderr
