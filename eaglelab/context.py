@@ -129,6 +129,8 @@ class Context:
     """How many blocks with a `rescue` are at work: if there is one, an interrupt puts the host back."""
     resumed: int = 0
     """How often this run has been taken up again."""
+    attempt: int = 0
+    """How often this load was made before in this try, for a reason that was not its own."""
     start_options: Mapping[str, Any] = field(default_factory=dict)
     """What the launcher is told of a start beside what the inventory says: it belongs to no setting."""
     nodes: Nodes | None = None

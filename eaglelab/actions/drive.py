@@ -101,7 +101,8 @@ def load_name(context: Context, base: str, note: str, begun: Mapping[str, Any]) 
     if earlier is not None and {key: earlier.get(key) for key in begun} == begun and goes_on(context, earlier["load"]):
         context.say.line(f"  going on with the load {earlier['load']}, begun {earlier['at']}")
         return str(earlier["load"]), True
-    name = f"{base}-{context.resumed}" if context.resumed else base
+    tries = [context.resumed, context.attempt] if context.attempt else [context.resumed] if context.resumed else []
+    name = "-".join([base, *map(str, tries)])
     context.bundle.json(note, {**begun, "load": name, "at": time.strftime("%Y-%m-%d %H:%M")})
     return name, False
 

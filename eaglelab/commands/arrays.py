@@ -6,6 +6,7 @@ jobs are Slurm's: a controller that goes away leaves them, and the one that take
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -37,6 +38,9 @@ __all__ = ["Array", "refuse_array"]
 
 _SIGN_S = 60.0
 """How often an agent that waits hears from us: it ends after five minutes of silence."""
+
+_LOGINS = 8
+"""Logins at once: sshd drops some of more than ten (MaxStartups)."""
 
 _GRACE_S = 30.0
 _KEEPER = "keeper"
@@ -70,13 +74,15 @@ class Array:
     at_once: int | None
     rows: list[dict[str, Any]] = field(default_factory=list)
     by_node: dict[str, list[Measurement]] = field(default_factory=dict)
+    turn: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(_LOGINS))
     queue: JobQueue = field(init=False)
     nodes: Nodes = field(init=False)
 
     def loads(self, context: Context, job: Job, plan: SweepPlan, failed: list[Failed]) -> None:
         """All loads of a plan on one cluster; see `measuring.Loads`. Every job of this run has ended when it returns."""
         host = context.host
-        count = self.at_once or host.server.slurm.array or len(plan.loads)
+        # A load whose server dies may become several: then they, too, are made at the same time.
+        count = self.at_once or host.server.slurm.array or len(plan.points)
         queue = context.client.call("queue", options=launching(host)["launcher"])
         slurm, gpus = host.server.slurm, launching(host)["launcher"]["gpus"]
         for line in queue_words(plan, count, gpus, slurm.partition, queue, slurm.time, slurm.idle):
@@ -86,7 +92,7 @@ class Array:
         if context.options.check:
             self._preview(context, plan)
             return
-        workers = [str(number) for number in range(1, min(count, len(plan.loads)) + 1)]
+        workers = [str(number) for number in range(1, count + 1)]
         self.queue, self.nodes = JobQueue(plan.loads, workers), Nodes(plan.loads[0])
         context.client.doing(f"{len(plan.loads)} jobs of a sweep")
         try:
@@ -150,13 +156,19 @@ class Array:
     ) -> None:
         """Drives one load after another until none is left."""
         try:
-            way = connected(self.selection, main.host, main.bundle, main.say, main.options, lock=None, stop=stop)
+            load = self.queue.take(worker, lambda: stop.sleep(0))
+            if load is None:
+                return  # a worker that gets no load makes no connection
+            way = connected(
+                self.selection, main.host, main.bundle, main.say, main.options, lock=None, stop=stop, turn=self.turn
+            )
             with way as context:
                 stop.begun = True
                 context.inventory = main.inventory
                 sign = _Sign(context)
-                while (load := self.queue.take(worker, sign)) is not None:
+                while load is not None:
                     self.queue.done(worker, self._one(main, context, job, load, failed, board))
+                    load = self.queue.take(worker, sign)
         except (AttentionError, NotOurs):
             self.queue.close()
             raise
@@ -204,6 +216,7 @@ class Array:
             say=main.say.for_host(load.name, main.bundle.masker, board),
             found=Found(facts=facts, spec=found.spec, modules=found.modules, plans=found.plans, patched=found.patched),
             resumed=main.resumed,
+            attempt=self.queue.attempt(load),
             start_options={**options, "nodelist": load.on} if load.on else options,
             nodes=self.nodes,
         )

@@ -50,6 +50,11 @@ class JobQueue:
             self._again.add(load.folder)
             return first
 
+    def attempt(self, load: Load) -> int:
+        """How often a load was made before, and is made again."""
+        with self._changed:
+            return int(load.folder in self._again)
+
     def leave(self, worker: str) -> None:
         """A worker makes no more loads; the one that it was at goes back to the others."""
         with self._changed:

@@ -76,4 +76,6 @@ def test_it_is_over_once_every_worker_has_left_also_with_loads_that_nobody_made(
 
 def test_a_load_may_be_made_once_more_and_then_no_more() -> None:
     queue = JobQueue(LOADS, ["1"])
+    assert queue.attempt(LOADS[0]) == 0
     assert [queue.once_more(LOADS[0]), queue.once_more(LOADS[0]), queue.once_more(LOADS[1])] == [True, False, True]
+    assert queue.attempt(LOADS[0]) == 1

@@ -38,7 +38,7 @@ while port < 65536:
         one.close()
 """
 
-_PORT_LINES = """port=$({python} -S -c {choose} {first} "$SLURM_JOB_ID")
+_PORT_LINES = """port=$({python} -I -S -c {choose} {first} "$SLURM_JOB_ID")
 [ -n "$port" ] || {{ echo 'eaglelab: no port is free on this node'; exit {no_port}; }}
 echo "$port" >{folder}/port.new && mv {folder}/port.new {folder}/port"""
 
