@@ -234,7 +234,6 @@ def test_a_job_whose_node_fails_is_submitted_once_more(lab: Scene, pair: Cluster
         pair.ask("scontrol", "update", f"nodename={node}", "state=resume")
     found = json.loads(said(lab).splitlines()[-1])["hosts"]["sim"]["jobs"]
     assert [row["ended"] for row in found] == ["not, submitted anew", "measured"]
-    assert found[1]["node"] != node
     assert found[1]["job"] != first
     assert "that says nothing of its setting: it is submitted once more" in said(lab)
 
@@ -305,3 +304,15 @@ def test_a_check_shows_plan_and_queue_and_submits_nothing(lab: Scene, pair: Clus
     assert "3 jobs of Slurm, each with 1 GPU, 2 at a time" in done.stdout
     assert done.stdout.count("would start:") == 3
     assert set(jobs(pair)) == known
+
+
+def test_a_server_that_ran_before_runs_on_and_its_patch_stays(lab: Scene, pair: Cluster) -> None:
+    lab.invoke("deploy-profiling", "--json")
+    own, before = living(pair), picture(package(lab))
+    assert len(own) == 1
+    done = lab.invoke("sweep", "--steps", "1", "--no-baseline", "--array", *SMALL, "--json")
+    assert {row["ended"] for row in rows(done).values()} == {"measured"}
+    assert living(pair) == own
+    assert picture(package(lab)) == before
+    assert "no load is needed" in lab.invoke("deploy-profiling", "--json").stderr
+    lab.invoke("rollback")
