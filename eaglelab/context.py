@@ -130,7 +130,7 @@ class Context:
     resumed: int = 0
     """How often this run has been taken up again."""
     attempt: int = 0
-    """How often this load was made before in this try, for a reason that was not its own."""
+    """How often this load was begun before in this try: what it is made of may be there already."""
     start_options: Mapping[str, Any] = field(default_factory=dict)
     """What the launcher is told of a start beside what the inventory says: it belongs to no setting."""
     nodes: Nodes | None = None
@@ -141,6 +141,11 @@ class Context:
     @property
     def run(self) -> str:
         return self.bundle.run
+
+    @property
+    def begun_before(self) -> bool:
+        """Whether an earlier try may have left something that holds."""
+        return bool(self.resumed or self.attempt)
 
     def invoke(self, command: str) -> str:
         """A command for this host, to be typed as it stands: invoke rollback --host eagle."""

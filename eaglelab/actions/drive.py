@@ -97,7 +97,7 @@ def load_name(context: Context, base: str, note: str, begun: Mapping[str, Any]) 
 
     `begun` is all that it depends on, the server included: kept in the bundle's file `note`, and compared.
     """
-    earlier = context.bundle.read(note) if context.resumed else None
+    earlier = context.bundle.read(note) if context.begun_before else None
     if earlier is not None and {key: earlier.get(key) for key in begun} == begun and goes_on(context, earlier["load"]):
         context.say.line(f"  going on with the load {earlier['load']}, begun {earlier['at']}")
         return str(earlier["load"]), True

@@ -29,7 +29,7 @@ def mark_beginning(context: Context) -> None:
     """
     found, name = context.found, str(PurePosixPath(context.found.folder) / "marks.json")
     server = identity(found.record)
-    earlier = context.bundle.read(name) if context.resumed else None
+    earlier = context.bundle.read(name) if context.begun_before else None
     same = earlier is not None and server is not None and earlier["server"] == server
     mark_records(context)
     if earlier is not None:

@@ -145,7 +145,7 @@ def _follow(context: Context, record: dict[str, Any], status: Mapping[str, Any],
 
     If this run has started it, in an earlier try, all of it does.
     """
-    if context.resumed and record["run"] == context.run:
+    if context.begun_before and record["run"] == context.run:
         context.found.log = _log_of(record)
     else:
         context.found.log = end_of(context, record["log"], record.get("log_inode"))

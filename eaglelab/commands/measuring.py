@@ -215,7 +215,7 @@ def _one_load(context: Context, job: Job, load: Load) -> None:
 
 def hold(context: Context, job: Job, load: Load) -> bool:
     """Whether an earlier try has measured a load whose server would be started just so; its figures then count as found."""
-    done = context.bundle.read(f"{load.folder}/done.json") if context.resumed else None
+    done = context.bundle.read(f"{load.folder}/done.json") if context.begun_before else None
     if done is None or not _still(context, job.book_of(load), job.client.measures, done["fingerprint"]):
         return False
     context.say.line(f"holds since {done['at']}: {load.name}", style="bold")
@@ -248,6 +248,7 @@ def _still(context: Context, book: Playbook, measures: str, fingerprint: str) ->
     if wanted_fingerprint(context, start, patched=True) != fingerprint:
         return False
     found = context.found
+    found.node = found.node or (context.bundle.read(f"{start.folder}/node.json") or {}).get("node")
     found.record, found.steps = {"fingerprint": fingerprint}, start.setting(context).steps
     found.server_info = found.server_info or context.bundle.read("server_info.json") or {}
     measure = ACTIONS[measures]

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 
 from eaglelab.printable import printable
-from eaglelab.report.cells import MISSING, figure, note, plain_table
+from eaglelab.report.cells import MISSING, figure, left, note, plain_table
 from eaglelab.report.plan_view import duration
 from eaglelab.sweep.plan import SweepPlan
 
@@ -53,8 +53,7 @@ def _begins(seconds: float) -> str:
 
 def array_table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
     """One row a job, in the order in which they ended."""
-    table = plain_table("load", "job", "node", "queued s", "load s", "ended", text=3)
-    table.columns[5].justify = "left"
+    table = left(plain_table("load", "job", "node", "queued s", "load s", "ended", text=3), 5)
     for row in rows:
         table.add_row(
             printable(row["load"]),

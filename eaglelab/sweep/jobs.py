@@ -23,6 +23,7 @@ class JobQueue:
         self._waiting = deque(loads)
         self._at_work: dict[str, Load] = {}
         self._again: set[str] = set()
+        self._taken: dict[str, int] = {}
         self._closed = False
 
     def take(self, worker: str, idle: Callable[[], None]) -> Load | None:
@@ -33,8 +34,9 @@ class JobQueue:
                 idle()
             if self._closed or not self._waiting:
                 return None
-            self._at_work[worker] = self._waiting.popleft()
-            return self._at_work[worker]
+            load = self._at_work[worker] = self._waiting.popleft()
+            self._taken[load.folder] = self._taken.get(load.folder, 0) + 1
+            return load
 
     def done(self, worker: str, instead: Sequence[Load] = ()) -> None:
         """A worker is through with its load; `instead` are loads to be made for it, or because of it."""
@@ -51,9 +53,9 @@ class JobQueue:
             return first
 
     def attempt(self, load: Load) -> int:
-        """How often a load was made before, and is made again."""
+        """How often a load that is at a worker was at one before."""
         with self._changed:
-            return int(load.folder in self._again)
+            return self._taken.get(load.folder, 1) - 1
 
     def leave(self, worker: str) -> None:
         """A worker makes no more loads; the one that it was at goes back to the others."""

@@ -76,6 +76,13 @@ def test_it_is_over_once_every_worker_has_left_also_with_loads_that_nobody_made(
 
 def test_a_load_may_be_made_once_more_and_then_no_more() -> None:
     queue = JobQueue(LOADS, ["1"])
-    assert queue.attempt(LOADS[0]) == 0
     assert [queue.once_more(LOADS[0]), queue.once_more(LOADS[0]), queue.once_more(LOADS[1])] == [True, False, True]
+
+
+def test_how_often_a_load_was_begun_before_is_known_also_where_its_worker_was_lost() -> None:
+    queue = JobQueue(LOADS, ["1", "2"])
+    queue.take("1", idle)
+    assert queue.attempt(LOADS[0]) == 0
+    queue.leave("1")
+    assert queue.take("2", idle) == LOADS[0]
     assert queue.attempt(LOADS[0]) == 1
