@@ -164,14 +164,17 @@ def bench(asked: Asked, outcome: Any, say: Any) -> None:
     anyway=switch(
         "also settings that cannot change a decode cycle here, that this release does not know, or that doctor is certain cannot run"
     ),
+    array=Option("all loads as jobs of a Slurm cluster at the same time; with a number, so many at a time", bare=True),
     spread=switch("deal the loads out to the hosts, which must be equal, instead of measuring all on each"),
 )
 def sweep(asked: Asked, outcome: Any, say: Any) -> None:
     """Measure many settings in as few loads as it takes."""
+    from eaglelab.commands.options import bare
     from eaglelab.sweep.values import environments, server_args
 
     varied = {"env": environments(asked.env), "server_args": server_args(asked.server_arg)}
     how = {"combine": "zip" if asked.zip else None, "anyway": asked.anyway, "spread": asked.spread}
+    how["array"] = bare(asked.array, "--array")
     _measure("sweep", asked, outcome, say, file=asked.file, **varied, **how)
 
 

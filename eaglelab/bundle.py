@@ -7,6 +7,7 @@ import json
 import os
 import re
 import secrets
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -37,6 +38,10 @@ class Bundle:
     host: str
     masker: Masker = field(default_factory=Masker)
     clock: Callable[[], float] = time.time
+    diary: str = "events.jsonl"
+    """The file of its events. Work that goes on at the same time has one each: what is held is told from them."""
+    alone: threading.RLock = field(default_factory=threading.RLock, compare=False, repr=False)
+    """Held while a file is written that several threads may write."""
 
     def path(self, name: str) -> Path:
         """Where file `name` of the bundle is; its folder exists. Raises HostError where it cannot be made."""
@@ -77,7 +82,7 @@ class Bundle:
 
     def _whole(self, name: str, text: str) -> Path:
         path = self.path(name)
-        with self._writing(path):
+        with self.alone, self._writing(path):
             half = path.with_name(f".{path.name}.{os.getpid()}.tmp")
             half.write_text(text, encoding="utf-8")
             half.replace(path)
@@ -91,7 +96,7 @@ class Bundle:
             file.write(self.masker.text(text).encode("utf-8", "surrogateescape"))
 
     def event(self, task: str, action: str, state: str, **more: Any) -> None:
-        """One line of events.jsonl: what was done, when, and how it ended.
+        """One line of the diary: what was done, when, and how it ended.
 
         Where it cannot be written nothing is raised: a full disk here must not keep a host from being put back.
         """
@@ -105,7 +110,7 @@ class Bundle:
             **more,
         }
         with contextlib.suppress(HostError):
-            path = self.path("events.jsonl")
+            path = self.path(self.diary)
             data = json.dumps(self.masker.mapping(line), default=str).encode() + b"\n"
             with self._writing(path), path.open("a+b", buffering=0) as file:
                 if file.tell() and os.pread(file.fileno(), 1, file.tell() - 1) != b"\n":
@@ -114,7 +119,7 @@ class Bundle:
 
     def events(self) -> list[dict[str, Any]]:
         """All events so far, oldest first. A line that a kill has cut off, or that is none of ours, is left out."""
-        path = self.folder / "events.jsonl"
+        path = self.folder / self.diary
         found = []
         for line in path.read_bytes().splitlines() if path.exists() else []:
             with contextlib.suppress(ValueError):

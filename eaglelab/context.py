@@ -19,10 +19,11 @@ if TYPE_CHECKING:  # whoever puts one of these in here has imported it, and nobo
     from eaglelab.nodes.member import Member
     from eaglelab.patching.plan import FilePlan
     from eaglelab.patching.spec import PatchSpec
-    from eaglelab.profile.measurement_set import Measurement
+    from eaglelab.profile.measurement_set import Measurement, MeasurementSet
     from eaglelab.profile.serving import ServingRun
     from eaglelab.remote.client import AgentClient
     from eaglelab.say import Say
+    from eaglelab.sweep.nodes import Nodes
 
 __all__ = ["Context", "Found", "LogMark", "Options", "complete"]
 
@@ -79,8 +80,10 @@ class LogMark:
 class Found:
     """What the tasks of one run on one host have found out so far.
 
-    `record` is the host's of the server that this run works with, `folder` where in the bundle its files go. `changed`:
-    `address` is where that server is reached if not on the host itself. `changed`: this try has changed files, `touched`: it has begun to stop or to start a server; neither can be found out later.
+    `record` is the host's of the server that this run works with, `folder` where in the bundle its files go. `address` is
+    where that server is reached if not on the host itself, `port` where not the inventory's; a `node` with these `gpus`
+    (one a line of text) runs it, after it `waited` (s) in a queue. `changed`: this try has changed files, `touched`: it has begun to stop or to start a
+    server; neither can be found out later. `together`: what was measured, made one set already.
     """
 
     facts: dict[str, Any] | None = None
@@ -97,9 +100,14 @@ class Found:
     touched: bool = False
     record: dict[str, Any] | None = None
     address: str | None = None
+    port: int | None = None
+    node: str | None = None
+    gpus: tuple[str, ...] = ()
+    waited: float | None = None
     folder: str = ""
     measurements: list[Measurement] = field(default_factory=list)
     serving: list[ServingRun] = field(default_factory=list)
+    together: MeasurementSet | None = None
     variation: str = ""
     server_info: dict[str, Any] = field(default_factory=dict)
     diff: str = ""
@@ -122,6 +130,12 @@ class Context:
     """How many blocks with a `rescue` are at work: if there is one, an interrupt puts the host back."""
     resumed: int = 0
     """How often this run has been taken up again."""
+    attempt: int = 0
+    """How often this load was begun before in this try: what it is made of may be there already."""
+    start_options: Mapping[str, Any] = field(default_factory=dict)
+    """What the launcher is told of a start beside what the inventory says: it belongs to no setting."""
+    nodes: Nodes | None = None
+    """The nodes that run servers of this run at the same time; None where there is one server at a time."""
     inventory: str | None = None
     """The file that the command named; None for the project's."""
     node: Member | None = None
@@ -130,6 +144,11 @@ class Context:
     @property
     def run(self) -> str:
         return self.bundle.run
+
+    @property
+    def begun_before(self) -> bool:
+        """Whether an earlier try may have left something that holds."""
+        return bool(self.resumed or self.attempt)
 
     def invoke(self, command: str) -> str:
         """A command for this host, to be typed as it stands: invoke rollback --host eagle."""
@@ -178,7 +197,7 @@ class Context:
 
     @property
     def port(self) -> int:
-        return self.host.server.port
+        return self.host.server.port if self.found.port is None else self.found.port
 
     @property
     def server_address(self) -> str:

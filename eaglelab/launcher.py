@@ -110,7 +110,10 @@ class Container(Settings):
 
 class Slurm(Settings):
     """`gpus`: how many to reserve; None takes server.tp_size, 0 asks for none. `queue_timeout`: seconds that a job may
-    wait for its turn; they do not count as load. `options` are further ones of `sbatch`, such as `--mem=0`."""
+    wait for its turn; they do not count as load. `options` are further ones of `sbatch`, such as `--mem=0`.
+
+    Of `sweep --array`: `array` jobs at most are in the queue or at work at a time (None: all), and one whose server nobody
+    has asked for anything for `idle` seconds ends itself."""
 
     partition: Word | None = None
     account: Word | None = None
@@ -119,4 +122,6 @@ class Slurm(Settings):
     gpus: Annotated[int, Field(ge=0)] | None = None
     cpus: Count | None = None
     queue_timeout: Seconds = 86400.0
+    array: Count | None = None
+    idle: Seconds = 1800.0
     options: list[Annotated[Text, AfterValidator(_slurm_option)]] = []

@@ -77,7 +77,7 @@ class Runner:
         """Runs all tasks. Raises the failure that was not rescued; KeyboardInterrupt becomes Interrupted (130)."""
         self._variables = playbook.variables({"host": self.context.host.redacted(), "run": self.context.run})
         self._given = frozenset(self._variables)
-        self._tries = Tries(self.context.bundle, playbook, resumed=bool(self.context.resumed))
+        self._tries = Tries(self.context.bundle, playbook, resumed=self.context.begun_before)
         try:
             self._entries(playbook.tasks)
         except KeyboardInterrupt as error:

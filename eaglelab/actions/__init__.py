@@ -23,6 +23,7 @@ _MODULES = MappingProxyType(
         "stop": "serve",
         "start": "serve",
         "wait": "wait",
+        "same_node": "node",
         "generate": "generate",
         "measure": "measure",
         "check_bench_serving": "serving_client",

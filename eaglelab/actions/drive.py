@@ -11,12 +11,14 @@ from typing import Any
 from eaglelab.context import Context
 from eaglelab.errors import HostError
 from eaglelab.remote.hints import AgentFailure
+from eaglelab.server.launching import is_there
 from eaglelab.server.readiness import ServerDied
 
 __all__ = ["LoadResult", "Watch", "drive", "load_name", "run_command"]
 
 _LOOK_S = 0.5
 _SILENCE_S = 30.0
+_ENDING_S = 15.0
 
 
 @dataclass
@@ -95,11 +97,12 @@ def load_name(context: Context, base: str, note: str, begun: Mapping[str, Any]) 
 
     `begun` is all that it depends on, the server included: kept in the bundle's file `note`, and compared.
     """
-    earlier = context.bundle.read(note) if context.resumed else None
+    earlier = context.bundle.read(note) if context.begun_before else None
     if earlier is not None and {key: earlier.get(key) for key in begun} == begun and goes_on(context, earlier["load"]):
         context.say.line(f"  going on with the load {earlier['load']}, begun {earlier['at']}")
         return str(earlier["load"]), True
-    name = f"{base}-{context.resumed}" if context.resumed else base
+    tries = [context.resumed, context.attempt] if context.attempt else [context.resumed] if context.resumed else []
+    name = "-".join([base, *map(str, tries)])
     context.bundle.json(note, {**begun, "load": name, "at": time.strftime("%Y-%m-%d %H:%M")})
     return name, False
 
@@ -125,13 +128,28 @@ def _where(context: Context) -> dict[str, str]:
     return {"where": host, "hint": f"{context.invoke('logs')} shows what the server says"}
 
 
+def _settled(context: Context) -> Mapping[str, Any]:
+    """The server's status, once it is said how it ended, if it is ending: an engine takes a moment for that."""
+    deadline = context.clock() + _ENDING_S
+    while True:
+        status = context.client.call("status")
+        ending = not status["alive"] and is_there(status) and not status.get("exit")
+        if not ending or context.clock() >= deadline:
+            return status
+        context.sleep(_LOOK_S)
+
+
 def _must_be_whole(context: Context, name: str, result: LoadResult, *, expected: int) -> None:
     if result.end is None:
         raise _gone(context, name)
     if result.end["reason"] != "finished":
         done = f"{len(result.records)} of {expected} requests had ended"
-        if not context.client.call("status")["alive"]:
-            raise ServerDied(f"the server died during load {name} ({done})", **_where(context))
+        status = _settled(context)
+        if not status["alive"]:
+            why = (status.get("exit") or {}).get("why")
+            raise ServerDied(
+                f"the server died during load {name} ({done}){f': {why}' if why else ''}", **_where(context)
+            )
         raise HostError(f"load {name}: {result.end['what'] or result.end['reason']} ({done})", **_where(context))
     failed = [record for record in result.records if record["code"]]
     if failed and len(failed) == len(result.records):

@@ -15,7 +15,10 @@ __all__ = ["identity", "mark_beginning"]
 
 def identity(record: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """What names one server process for good: its pid alone may be another's by tomorrow."""
-    return {key: record.get(key) for key in ("pid", "pid_start", "boot")} if record else None
+    if not record:
+        return None
+    named = () if record.get("pid") else ("name",)  # a job has no pid here, and each start a name of its own
+    return {key: record.get(key) for key in ("pid", "pid_start", "boot", *named)}
 
 
 def mark_beginning(context: Context) -> None:
@@ -26,7 +29,7 @@ def mark_beginning(context: Context) -> None:
     """
     found, name = context.found, str(PurePosixPath(context.found.folder) / "marks.json")
     server = identity(found.record)
-    earlier = context.bundle.read(name) if context.resumed else None
+    earlier = context.bundle.read(name) if context.begun_before else None
     same = earlier is not None and server is not None and earlier["server"] == server
     mark_records(context)
     if earlier is not None:

@@ -103,7 +103,7 @@ def _measure(context: Context, args: MeasureArguments) -> dict[str, Any]:
     workload = workload_of(context, args)
     measured: list[Measurement] = []
     for concurrency in args.concurrency:
-        kept = _kept(context, args, concurrency) if context.resumed else None
+        kept = _kept(context, args, concurrency) if context.begun_before else None
         found = kept if kept is not None else _at(context, args, workload, concurrency)
         context.found.measurements += found  # at once: what was measured holds, whatever becomes of the next
         measured += found
@@ -233,6 +233,8 @@ def _asked(context: Context, args: MeasureArguments, concurrency: int) -> dict[s
         "args": {**args.model_dump(exclude={"concurrency"}), "prompts_sha256": digest},
         "concurrency": concurrency,
         "fingerprint": (context.found.record or {}).get("fingerprint"),
+        # What a job measured on one node says nothing of what its successor measures on another.
+        **({} if context.nodes is None else {"node": context.found.node}),
     }
 
 

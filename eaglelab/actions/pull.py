@@ -162,7 +162,8 @@ def _differing(context: Context, mark: LogMark, parts: list[Part]) -> tuple[Part
 
 
 def _note(context: Context, mark: LogMark, name: str, parts: list[Part]) -> None:
-    path = context.bundle.path("fetch.json")
-    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     entry = {"path": mark.path, "bytes": sum(part.size for part in parts), "parts": [part.to_json() for part in parts]}
-    context.bundle.json("fetch.json", {**known, name: entry})
+    with context.bundle.alone:
+        path = context.bundle.path("fetch.json")
+        known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        context.bundle.json("fetch.json", {**known, name: entry})

@@ -16,6 +16,7 @@ from eaglelab.actions.base import Action, Arguments
 from eaglelab.actions.needed import needed_on_all
 from eaglelab.actions.owner import refuse_other, say_ending, started_by
 from eaglelab.actions.patch import operator
+from eaglelab.actions.tasks import end_tasks, would_end
 from eaglelab.context import Context, LogMark
 from eaglelab.server.launching import ended, is_there, launching, named, what_runs
 from eaglelab.server.setting import Setting
@@ -93,9 +94,10 @@ class SettingArguments(Arguments):
 
 
 class StopArguments(Arguments):
-    """`grace`: seconds between TERM and KILL."""
+    """`grace`: seconds between TERM and KILL. `tasks`: those servers too that run in places of their own."""
 
     grace: Annotated[float, Field(ge=0)] = 30.0
+    tasks: bool = False
 
 
 def _files(context: Context, *, patched: bool) -> dict[str, str]:
@@ -127,7 +129,7 @@ def _check_server(context: Context, args: SettingArguments) -> dict[str, Any]:
         context.say.line(f"  a load is needed: {why}")
     else:
         context.say.line(f"  the server of run {record['run']} already has this setting: no load is needed")
-        _follow(context, record, status.get("address"), args.folder)
+        _follow(context, record, status, args.folder)
     return {"needed": bool(why), "why": why}
 
 
@@ -139,18 +141,18 @@ def _check_owner(context: Context, args: SettingArguments) -> dict[str, Any]:
     return {}
 
 
-def _follow(context: Context, record: dict[str, Any], address: str | None, folder: str) -> None:
+def _follow(context: Context, record: dict[str, Any], status: Mapping[str, Any], folder: str) -> None:
     """From here on, what the running server adds to its log and to the probe's files belongs to this run.
 
     If this run has started it, in an earlier try, all of it does.
     """
-    if context.resumed and record["run"] == context.run:
+    if context.begun_before and record["run"] == context.run:
         context.found.log = _log_of(record)
     else:
         context.found.log = end_of(context, record["log"], record.get("log_inode"))
     context.found.steps, context.found.started = record["steps"], False
     context.found.record, context.found.folder = record, folder
-    context.found.address = address
+    context.found.address, context.found.port = status.get("address"), status.get("port")
     context.bundle.json(str(PurePosixPath(folder) / "server.json"), record)
     context.found.probe_folder = record.get("probe_folder")
     mark_records(context)
@@ -183,7 +185,7 @@ def _start(context: Context, args: SettingArguments) -> dict[str, Any]:
         context.client.call("keep", config, suffix=".json")
     about = {"run": context.run, "command": command, "log": context.facts["log"], "steps": setting.steps}
     context.bundle.json(str(PurePosixPath(args.folder) / "server.json"), {**about, "env": env})
-    context.found.touched, context.found.address = True, None
+    context.found.touched, context.found.address, context.found.port = True, None, None
     record = context.client.call(
         "start",
         silence=60,
@@ -200,7 +202,7 @@ def _start(context: Context, args: SettingArguments) -> dict[str, Any]:
             "by": operator(),
             "probe_folder": setting.probe_folder,
         },
-        **launching(host),
+        **launching(host, more=context.start_options),
     )
     context.found.log = _log_of(record)
     context.found.probe_folder, context.found.probe = setting.probe_folder, ()
@@ -245,6 +247,9 @@ def _stop(context: Context, args: StopArguments) -> dict[str, Any]:
         )
     else:
         context.say.line("  no server of ours is running")
+    if args.tasks and (tasks := end_tasks(context, None, args.grace)):
+        context.say.line(f"  ended: {', '.join(tasks)}")
+        result = {**result, "stopped": [*result["stopped"], *tasks]}
     return result
 
 
@@ -269,8 +274,10 @@ def _take_over(context: Context, args: StopArguments) -> None:
             )
 
 
-def _stop_preview(context: Context, _: StopArguments) -> dict[str, Any]:
+def _stop_preview(context: Context, args: StopArguments) -> dict[str, Any]:
     status = context.client.call("status")
+    if args.tasks:
+        would_end(context, status)
     context.say.line(f"  would end {what_runs(status)}" if is_there(status) else "  no server of ours is running")
     holder = context.facts["port_holder"] if context.found.facts else None
     if holder and context.options.takeover and not context.facts["port_is_ours"]:

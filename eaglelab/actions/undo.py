@@ -17,6 +17,7 @@ from eaglelab.actions.doctor import read_facts
 from eaglelab.actions.installation import say_gone
 from eaglelab.actions.owner import say_ending
 from eaglelab.actions.serve import say_damaged
+from eaglelab.actions.tasks import end_tasks, would_end
 from eaglelab.context import Context
 from eaglelab.errors import AttentionError, EaglelabError, HostError
 from eaglelab.patching.folder import find_patch
@@ -24,7 +25,7 @@ from eaglelab.patching.known import load_known
 from eaglelab.remote.hints import AgentFailure
 from eaglelab.server.launching import ended, is_there, what_runs
 
-__all__ = ["FAIL", "NOT_SEEN", "ROLLBACK", "say_by_folder", "unrecorded"]
+__all__ = ["FAIL", "NOT_SEEN", "ROLLBACK", "files_back", "say_by_folder", "unrecorded"]
 
 NOT_SEEN = "nothing is on record here for this user, and the workers could not be looked at"
 _NOTHING = "  nothing to do: every file is original and no server of ours is running"
@@ -61,6 +62,20 @@ def _rollback(context: Context, args: RollbackArguments) -> dict[str, Any]:
         context.client.call("rollback", run=context.run)
         raise
     say_damaged(context, stopped)
+    restored, known = files_back(context, stopped)
+    if not known:
+        _refuse_unrecorded(context)
+    nothing = not restored and not stopped["stopped"]
+    if nothing and not left:
+        context.say.line(_NOTHING)
+    return {"nothing": nothing, "restored": restored, "stopped": stopped["stopped"], "left": str(left) if left else ""}
+
+
+def files_back(context: Context, stopped: Mapping[str, Any] = _NONE_STOPPED) -> tuple[list[str], bool]:
+    """Puts every original back, after what was `stopped`. Which files changed, and whether any are on record.
+
+    Raises AttentionError where one could not be put back, or is somebody else's by now.
+    """
     try:
         result = context.client.call("rollback", run=context.run)
     except AgentFailure as error:
@@ -73,13 +88,7 @@ def _rollback(context: Context, args: RollbackArguments) -> dict[str, Any]:
     say_by_folder(context, [(item["path"], words[item["state"]]) for item in changed])
     say_gone(context, result["files"])
     _refuse_foreign(context, [item for item in result["files"] if item["state"] == "foreign"])
-    if not result["files"]:
-        _refuse_unrecorded(context)
-    nothing = not changed and not stopped["stopped"]
-    if nothing and not left:
-        context.say.line(_NOTHING)
-    restored = [item["path"] for item in changed]
-    return {"nothing": nothing, "restored": restored, "stopped": stopped["stopped"], "left": str(left) if left else ""}
+    return [item["path"] for item in changed], bool(result["files"])
 
 
 def _stop(context: Context, args: RollbackArguments) -> dict[str, Any]:
@@ -87,7 +96,9 @@ def _stop(context: Context, args: RollbackArguments) -> dict[str, Any]:
         context.say.progress(f"waiting for {len(beat['stopping'])} processes to end")
 
     say_ending(context)
-    return context.client.call("stop", silence=90, news=news, run=context.run, grace=args.grace)
+    stopped = context.client.call("stop", silence=90, news=news, run=context.run, grace=args.grace)
+    tasks = [] if args.keep_found else end_tasks(context, None, args.grace)
+    return {**stopped, "stopped": [*stopped["stopped"], *tasks]}
 
 
 def _half_way(context: Context, error: AgentFailure) -> AttentionError:
@@ -177,9 +188,10 @@ def _rollback_preview(context: Context, _: RollbackArguments) -> dict[str, Any]:
     say_gone(context, status["states"])
     if is_there(status):
         context.say.line(f"  would end {what_runs(status)}")
+    tasks = would_end(context, status)
     if not status["states"]:
         _refuse_unrecorded(context)
-    nothing = not patched and not is_there(status)
+    nothing = not patched and not is_there(status) and not tasks
     if nothing:
         context.say.line(_NOTHING)
     return {"nothing": nothing}

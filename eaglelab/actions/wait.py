@@ -52,8 +52,22 @@ class _HostProbe:
         )
         # A rotation moves the log away from its path; the server goes on writing where it began.
         self._mark = LogMark(mark.path, offset, answer["inode"] or None, answer["before"])
-        context.found.address = answer.get("address")
+        self._must_come(str(answer.get("queued") or ""))
+        found = context.found
+        found.address, found.port = answer.get("address"), answer.get("port")
+        found.node, found.gpus = answer.get("node"), tuple(answer.get("gpus") or ())
+        found.waited = answer.get("waited")
         return answer, written
+
+    def _must_come(self, queued: str) -> None:
+        """A job that is bound to a node which is down or drained would wait for as long as a person takes to mend it."""
+        node = self._context.start_options.get("nodelist")
+        if node and "UnavailableNodes" in queued:
+            raise HostError(
+                f"node {node} is not available any more: {queued}",
+                where=self._context.host.name,
+                hint="invoke sweep --resume last goes on once it is back",
+            )
 
     def one_token(self) -> str | None:
         # First whether it has a tokenizer: a text that it cannot take stays with it as a request that never ends, and

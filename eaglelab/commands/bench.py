@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from eaglelab.actions import ACTIONS
 from eaglelab.bundle import Bundle
-from eaglelab.commands.clients import client_of
+from eaglelab.commands.arrays import Array, refuse_array
+from eaglelab.commands.clients import Client, client_of
 from eaglelab.commands.hosts import Selection
 from eaglelab.commands.measuring import Job, load_vars, measure_host
 from eaglelab.commands.on_hosts import run_on_hosts
 from eaglelab.commands.outcome import Outcome
 from eaglelab.commands.past import PastRun
-from eaglelab.commands.play import in_batches, prepare, record_of, take_up
+from eaglelab.commands.play import find_playbook, in_batches, prepare, record_of, take_up
 from eaglelab.commands.request import Request
 from eaglelab.commands.spreading import Spreading, refuse_spread
 from eaglelab.commands.together import Manner
 from eaglelab.context import Context
 from eaglelab.errors import InputError
-from eaglelab.playbook import Playbook
+from eaglelab.playbook import Playbook, load_playbook
 from eaglelab.profile.measurement_set import to_json
 from eaglelab.report.measurement_view import measurement_table
 from eaglelab.report.spread_view import spread_table
@@ -63,6 +65,8 @@ def bench(request: Request, more: Mapping[str, Any], outcome: Outcome, say: Say)
                 hint="write server.speculative.draft_model_path into the inventory",
             )
     files = [Path(name) for name in (request.more.get("file"), request.vars.get("prompts")) if name]
+    if request.more.get("array"):
+        files += [find_playbook(request.project, name) for name in ("array", "array-job")]
     record = record_of(request, "bench", book, selection, files)
     job = Job(
         matrix,
@@ -78,6 +82,12 @@ def bench(request: Request, more: Mapping[str, Any], outcome: Outcome, say: Say)
     if request.more.get("spread") and selection.server is not None:
         what = f"{selection.server.server} is one server, and one server is nothing to spread over"
         raise InputError(what, where="--spread", hint="leave it out")
+    array = None
+    if request.more.get("array"):
+        spread, keep = bool(request.more.get("spread")), job.keep
+        refuse_array(selection.hosts, shares=client.shares, spread=spread, keep=keep)
+        array = Array(selection, *_array_books(request, shared, client, probed), _at_once(request.more["array"]))
+        job = replace(job, apart=True)
     if request.more.get("spread"):
         refuse_spread(selection.hosts, shares=client.shares)
         together = replace(request, manner=Manner(len(selection.hosts), None, "continue"))
@@ -88,15 +98,35 @@ def bench(request: Request, more: Mapping[str, Any], outcome: Outcome, say: Say)
         found: dict[str, Any] = {}
 
         def tell(result: dict[str, Any]) -> None:
-            found.update(result)
-            outcome.hosts[context.host.name].update(context.bundle.masker.mapping(result))
+            found.update({**result, "jobs": array.rows} if array else result)
+            outcome.hosts[context.host.name].update(context.bundle.masker.mapping(found))
 
-        measure_host(context, job, tell)
+        measure_host(context, job, tell, array.loads if array else None)
         return found
 
     run_on_hosts(
         in_batches(request, book), selection, outcome, say, work, playbook=book.path, record=record, together=True
     )
+
+
+def _array_books(
+    request: Request, shared: Mapping[str, Any], client: Client, probed: bool
+) -> tuple[Playbook, Callable[[Load], Playbook]]:
+    """The playbook that makes the cluster ready, and that of the job of each load."""
+
+    def read(name: str, variables: Mapping[str, Any]) -> Playbook:
+        return load_playbook(find_playbook(request.project, name), actions=ACTIONS, extra_vars=variables)
+
+    def job_of(load: Load) -> Playbook:
+        return read("array-job", {**shared, **load_vars(load, client, probed=probed)})
+
+    job_of(Load(None, Variation()))  # what is wrong with it is said before anything is contacted
+    return read("array", {}), job_of
+
+
+def _at_once(given: Any) -> int | None:
+    """Of `--array [N]`: None where no number was given."""
+    return None if given is True else int(given)
 
 
 def _spread(

@@ -53,7 +53,7 @@ def _measured(context: Context, failed: Sequence[Failed], ranked: bool) -> dict[
     found = context.found
     if context.options.check or not (found.measurements or failed):
         return {"measurements": [], "failed": [], "findings": [], "across": [], "rankings": []}
-    measured = MeasurementSet(
+    measured = found.together or MeasurementSet(
         tuple(found.measurements), context.simulated, context.facts["sglang_version"], failed=tuple(failed)
     )
     context.bundle.text("measurements.json", to_json(measured))

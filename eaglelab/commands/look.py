@@ -11,6 +11,7 @@ from eaglelab.actions.equal import identity
 from eaglelab.actions.evidence import fetch
 from eaglelab.actions.owner import started_by
 from eaglelab.actions.serve import STOP, StopArguments, end_of
+from eaglelab.actions.tasks import task_lines, tasks_of
 from eaglelab.actions.undo import NOT_SEEN, say_by_folder, unrecorded
 from eaglelab.commands.hosts import Selection, select_hosts
 from eaglelab.commands.last_lines import last_lines
@@ -96,6 +97,8 @@ def status(request: Request, outcome: Outcome, say: Say) -> None:
         context.say.line(context.host.name, style="bold")
         for line in _server_lines(context, found):
             context.say.line(f"  {line}")
+        for line in task_lines(found):
+            context.say.line(f"  {line}")
         if found.get("lock"):
             context.say.line(f"  locked: {who_holds(found['lock'])}")
         say_by_folder(context, [(item["path"], item["state"]) for item in found["states"]])
@@ -160,7 +163,7 @@ def stop(request: Request, outcome: Outcome, say: Say) -> None:
     perform = STOP.preview if request.check and STOP.preview else STOP.run
 
     def work(context: Context) -> dict[str, Any]:
-        return perform(context, StopArguments())
+        return perform(context, StopArguments(tasks=True))
 
     run_on_hosts(request, _select(request), outcome, say, work)
 
@@ -169,6 +172,9 @@ def logs(request: Request, lines: int, outcome: Outcome, say: Say) -> None:
     """Brings the server's log home, from the start of the running (or last) server on, and shows its end."""
 
     def work(context: Context) -> dict[str, Any]:
+        for task in tasks_of(context.client.call("status")):
+            if task["record"]:
+                _show_log_of(context, task, lines)
         mark = _log_mark(context)
         size = fetch(context, mark, "server.log")
         path = context.bundle.path("server.log")
@@ -179,6 +185,17 @@ def logs(request: Request, lines: int, outcome: Outcome, say: Say) -> None:
         return {"log": str(path), "bytes": size, "resume": _resumable(request.logs, context)}
 
     run_on_hosts(request, _select(request), outcome, say, work, looks=True)
+
+
+def _show_log_of(context: Context, task: dict[str, Any], lines: int) -> None:
+    """The log of a server that has a place of its own, which is a file of its own."""
+    name = f"{task['task']}.log"
+    context.say.line(f"task {task['task']} of run {task['run']}:", style="bold")
+    if not fetch(context, LogMark.of_server(task["record"]), name):
+        context.say.line("  nothing is in its log yet")
+        return
+    for line in last_lines(context.bundle.path(name), lines):
+        context.say.line(f"  {line}")
 
 
 def _resumable(logs: Path, context: Context) -> str | None:

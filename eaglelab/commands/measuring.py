@@ -24,6 +24,7 @@ from eaglelab.profile.setting_key import SettingKey
 from eaglelab.remote.pipe import LinkLost
 from eaglelab.report.plan_view import plan_table
 from eaglelab.runner import Runner, arguments_of
+from eaglelab.server.launching import cancelled
 from eaglelab.server.readiness import ServerDied
 from eaglelab.sweep.matrix import Matrix, Variation
 from eaglelab.sweep.one_load import why_not_one_load
@@ -38,6 +39,7 @@ class Job:
     """What to measure and how. `book_of` gives the playbook of one load; `client`, `concurrency`, `ranked`: what it sends.
 
     `separate`: a load for each setting, though one could serve several. `anyway`: settings that cannot matter, too.
+    `apart`: each server has a place of its own on the host, so that none which is there is ended for it.
     """
 
     matrix: Matrix
@@ -48,6 +50,7 @@ class Job:
     separate: bool = False
     anyway: bool = False
     keep: bool = False
+    apart: bool = False
 
 
 Loads = Callable[[Context, Job, SweepPlan, list[Failed]], None]
@@ -93,13 +96,13 @@ def measure_host(
             try:
                 conclude()
             finally:
-                put_back(context, before, failure)
+                put_back(context, before, failure, apart=job.apart)
             raise failure from error
         try:
             conclude()
         finally:
             if not context.options.check:
-                leave(context, before, keep=job.keep)
+                leave(context, before, keep=job.keep, apart=job.apart)
     finally:
         context.guarded -= 1
     if failed and not follows:
@@ -128,7 +131,7 @@ def _plan(context: Context, job: Job) -> SweepPlan:
     job.client.refuse(context, arguments_of(first, ACTIONS, job.client.measures, context))
     refuse_unknown(context, job.matrix, anyway=job.anyway)
     _refuse_irrelevant(context, job)
-    for load in plan.loads:  # whose server would be ended, before the first one is measured
+    for load in () if job.apart else plan.loads:  # whose server would be ended, before the first one is measured
         ACTIONS["check_owner"].run(context, arguments_of(job.book_of(load), ACTIONS, "check_owner", context))
     return plan
 
@@ -169,10 +172,17 @@ def _all_loads(context: Context, job: Job, plan: SweepPlan, failed: list[Failed]
         left.extendleft(reversed(try_load(context, job, load, failed)))
 
 
-def try_load(context: Context, job: Job, load: Load, failed: list[Failed]) -> list[Load]:
+def try_load(
+    context: Context,
+    job: Job,
+    load: Load,
+    failed: list[Failed],
+    once_more: Callable[[HostError], bool] = lambda _: False,
+) -> list[Load]:
     """One load. If it fails it is put down, unless the user, the host or the link ended it; which loads to make instead.
 
-    A server that dies with several step counts may live with one: their graphs take memory.
+    A server that dies with several step counts may live with one: their graphs take memory. `once_more` says of a failure
+    whether the same load is to be made again.
     """
     if context.node is not None:
         context.node.again(context)
@@ -183,7 +193,11 @@ def try_load(context: Context, job: Job, load: Load, failed: list[Failed]) -> li
     except HostError as error:
         what = error.what.splitlines()[0]
         context.say.line(f"  {load.name} failed: {what}", style="red")
-        if load.one_load and isinstance(error, ServerDied):
+        if once_more(error):
+            context.say.line("  that says nothing of its setting: it is submitted once more", style="yellow")
+            forget(context, load)
+            return [load]
+        if load.one_load and isinstance(error, ServerDied) and not cancelled(what):
             context.say.line("  its step counts are tried again, a load for each", style="yellow")
             forget(context, load)
             context.bundle.json(f"{load.folder}/instead.json", {"loads": [each.name for each in load.apart]})
@@ -214,7 +228,7 @@ def _one_load(context: Context, job: Job, load: Load) -> None:
 
 def hold(context: Context, job: Job, load: Load) -> bool:
     """Whether an earlier try has measured a load whose server would be started just so; its figures then count as found."""
-    done = context.bundle.read(f"{load.folder}/done.json") if context.resumed else None
+    done = context.bundle.read(f"{load.folder}/done.json") if context.begun_before else None
     held = done is not None and _still(context, job.book_of(load), job.client.measures, done["fingerprint"])
     if context.node is not None and context.resumed:
         held = context.node.agreed(context, f"{load.name} was measured", held)
@@ -250,6 +264,7 @@ def _still(context: Context, book: Playbook, measures: str, fingerprint: str) ->
     if wanted_fingerprint(context, start, patched=True) != fingerprint:
         return False
     found = context.found
+    found.node = found.node or (context.bundle.read(f"{start.folder}/node.json") or {}).get("node")
     found.record, found.steps = {"fingerprint": fingerprint}, start.setting(context).steps
     found.server_info = found.server_info or context.bundle.read("server_info.json") or {}
     if context.node is not None and not context.node.first:

@@ -10,7 +10,7 @@ import yaml
 from eaglelab.errors import InputError
 from eaglelab.server.command import parse_steps
 
-__all__ = ["assignments", "counts", "decimal", "filled", "given", "one_step", "read", "whole", "words"]
+__all__ = ["assignments", "bare", "counts", "decimal", "filled", "given", "one_step", "read", "whole", "words"]
 
 T = TypeVar("T")
 
@@ -23,6 +23,11 @@ def whole(text: str, option: str, *, least: int = 1) -> int:
     if int(text) < least:
         raise InputError(f"{text} is too small: {least} or more", where=option, hint=f"{option} {max(least, 10)}")
     return int(text)
+
+
+def bare(given: str | bool | None, option: str) -> int | bool:
+    """Of an option that may stand without its number: that number, True where it stands alone. Raises InputError."""
+    return bool(given) if given is None or isinstance(given, bool) else whole(given, option)
 
 
 def counts(text: str, option: str) -> list[int]:

@@ -23,7 +23,7 @@ from eaglelab.playbook import Playbook, load_playbook
 from eaglelab.runner import Runner, check_arguments
 from eaglelab.say import Say
 
-__all__ = ["in_batches", "play", "prepare", "record_of", "require_all", "take_up"]
+__all__ = ["find_playbook", "in_batches", "play", "prepare", "record_of", "require_all", "take_up"]
 
 _NEED_A_SERVER = frozenset({"start", "wait", "generate", "measure", "bench_serving"})
 

@@ -9,7 +9,7 @@ from typing import Any
 from eaglelab.actions import ACTIONS
 from eaglelab.actions.as_found import AT_REST
 from eaglelab.actions.serve import SettingArguments
-from eaglelab.actions.undo import RollbackArguments
+from eaglelab.actions.undo import RollbackArguments, files_back
 from eaglelab.context import Context
 from eaglelab.errors import AttentionError, EaglelabError, Interrupted, NotOurs
 
@@ -27,26 +27,32 @@ def found_before(context: Context) -> dict[str, Any]:
     return before
 
 
-def leave(context: Context, before: dict[str, Any], *, keep: bool) -> None:
-    """After the last setting. Whoever interrupts that gets the originals back and no server."""
+def leave(context: Context, before: dict[str, Any], *, keep: bool, apart: bool = False) -> None:
+    """After the last setting. Whoever interrupts that gets the originals back and no server.
+
+    `apart`: servers had places of their own and have ended; the one that was there before was not touched.
+    """
     if context.node is not None:
         context.node.again(context)
     with _or_attention(context, "all was measured, but"):
         try:
-            _restore(context, before, keep=keep)
+            if apart:
+                _put_files_back(context, before)
+            else:
+                _restore(context, before, keep=keep)
         except KeyboardInterrupt as error:
-            _put_back(context, before)
+            _put_back(context, before, apart=apart)
             raise named(context, error) from error
 
 
-def put_back(context: Context, before: dict[str, Any], failure: EaglelabError) -> None:
+def put_back(context: Context, before: dict[str, Any], failure: EaglelabError, *, apart: bool = False) -> None:
     """After what no setting's own `rescue` saw: an earlier setting may have patched files and started a server.
 
     A host that needs a person's attention is left to that person, and one that is somebody else's by now to them.
     """
     if not context.options.check and not isinstance(failure, AttentionError | NotOurs):
         with _or_attention(context, f"{failure.what}; then"):
-            _put_back(context, before)
+            _put_back(context, before, apart=apart)
 
 
 def named(context: Context, error: EaglelabError | KeyboardInterrupt) -> EaglelabError:
@@ -54,10 +60,19 @@ def named(context: Context, error: EaglelabError | KeyboardInterrupt) -> Eaglela
     return error if isinstance(error, EaglelabError) else Interrupted("interrupted", where=context.host.name)
 
 
-def _put_back(context: Context, before: dict[str, Any]) -> None:
+def _put_files_back(context: Context, before: dict[str, Any]) -> None:
+    if context.client.call("status")["states"] != before["states"] and _at_rest(before):
+        context.say.line("Put everything back as it was", style="bold")
+        files_back(context)
+
+
+def _put_back(context: Context, before: dict[str, Any], *, apart: bool = False) -> None:
     """An interrupt in the middle of it does not keep it from being done."""
 
     def once() -> None:
+        if apart:
+            _put_files_back(context, before)
+            return
         now = context.client.call("status")
         if (now["record"], now["states"]) != (before["record"], before["states"]):
             context.say.line("Roll back", style="bold")
@@ -111,7 +126,7 @@ def _restore(context: Context, before: dict[str, Any], *, keep: bool) -> None:
         if context.client.call("status")["record"]["fingerprint"] != then["fingerprint"]:
             what = "its flags, variables or worker files are not all what they were: its run was"
             context.say.line(f"  {what} {then['run']}", style="yellow")
-    elif all(item["state"] in AT_REST for item in before["states"]):
+    elif _at_rest(before):
         context.say.line("Put everything back as it was", style="bold")
         ACTIONS["rollback"].run(context, RollbackArguments())
     else:
@@ -134,6 +149,10 @@ def _files_as_before(context: Context, before: dict[str, Any]) -> None:
         ACTIONS["rollback"].run(context, RollbackArguments())
         context.found.patched = False
         ACTIONS["doctor"].run(context, ACTIONS["doctor"].args())  # the files are others than when it last looked
+
+
+def _at_rest(status: dict[str, Any]) -> bool:
+    return all(item["state"] in AT_REST for item in status["states"])
 
 
 def _patched(status: dict[str, Any]) -> bool:

@@ -22,7 +22,7 @@ News = Callable[[dict[str, Any]], None]
 
 _REPEATABLE = frozenset(
     """facts lock doing read sed backup apply rollback start status stop poll tail digest list loaded
-    keep gpu_state topology load_start load_poll load_stop""".split()  # noqa: SIM905
+    keep gpu_state topology load_start load_poll load_stop enter end_tasks queue""".split()  # noqa: SIM905
 )
 """Operations that end the same however often they run, so a lost link is answered by asking again. `start` is one of
 them because it carries a token: asked again, the host answers with the server that the first request started."""
@@ -65,7 +65,8 @@ class AgentClient:
         self._last = 0.0
         self._holder: dict[str, Any] | None = None
         self._lost: LockLost | None = None
-        self._session = uuid.uuid4().hex
+        self.session = uuid.uuid4().hex
+        self._place: dict[str, Any] | None = None
         self._again = tenacity.Retrying(
             retry=tenacity.retry_if_exception(lambda error: isinstance(error, LinkLost) and self._worth_another_try()),
             stop=tenacity.stop_any(tenacity.stop_after_attempt(attempts), tenacity.stop_before_delay(_PATIENCE_S)),
@@ -78,10 +79,20 @@ class AgentClient:
     def lock(self, holder: Mapping[str, Any], *, steal: bool = False) -> None:
         """Takes the host's lock and keeps it, also over a lost link, until `close`. With `steal` another loses it."""
         # An agent that is lost behind a dead link still holds it: the session says that it was ours.
-        wanted = {**holder, "session": self._session}
+        wanted = {**holder, "session": self.session}
         more: dict[str, Any] = {"steal": True} if steal else {}
         self.call("lock", holder=wanted, **more)
         self._holder = wanted
+
+    def enter(self, run: str, task: str, session: str) -> str:
+        """Works from here on in a place of its own for one server (see the agent's places.py). Returns its folder.
+
+        `session` is that of the client that has the host's lock. Raises LockLost, also later, where somebody takes that.
+        """
+        self._place = None
+        folder = str(self.call("enter", run=run, task=task, session=session)["folder"])
+        self._place = {"run": run, "task": task, "session": session}
+        return folder
 
     def doing(self, text: str) -> None:
         """Lets others see what the holder of the lock is at. That may fail: nobody depends on it."""
@@ -140,6 +151,8 @@ class AgentClient:
             self._last = self._clock()
             if self._holder is not None:
                 self._lock_again(self._holder, silence)
+            if self._place is not None:
+                self._ask("enter", self._place, b"", silence, None)
         elif self._clock() - self._last > _STALE_S:
             self._ask("list", {"pattern": ""}, b"", silence, None)
 

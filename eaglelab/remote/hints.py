@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from eaglelab.errors import AttentionError, EaglelabError, HostError
+from eaglelab.errors import AttentionError, EaglelabError, HostError, LockLost
 
 __all__ = ["AgentFailure", "explain", "who_holds"]
 
@@ -56,6 +56,13 @@ def explain(error: Mapping[str, Any], where: str) -> EaglelabError:
     if code == "locked":
         what = f"{what}: {who_holds(details.get('holder') or {})}"
     hint = _hint(code, details, where)
+    if code == "lock-lost":
+        what = f"{what}: {who_holds(details.get('holder') or {})}"
+        return LockLost(
+            what,
+            where=where,
+            hint=f"nothing more was done there; invoke status --host {where} shows who is at work",
+        )
     if code in _ATTENTION:
         return AttentionError(what, where=where, hint=hint)
     if code == "bug":

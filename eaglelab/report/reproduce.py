@@ -74,6 +74,8 @@ def _more(more: Mapping[str, Any]) -> Iterator[str]:
             yield from (option, f"{key}={_text(values)}")
     if more.get("combine") == "zip":
         yield "--zip"
+    if array := more.get("array"):
+        yield from ("--array",) if array is True else ("--array", str(array))
     yield from (_option(name) for name in _SWITCHES if more.get(name))
 
 

@@ -2,26 +2,48 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from eaglelab.host import Host
 
-__all__ = ["ended", "is_there", "launching", "named", "server_python", "what_runs"]
+__all__ = ["cancelled", "ended", "is_there", "launching", "lost", "named", "server_python", "what_runs"]
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+_LOST = re.compile(r"Slurm ended job \d+: (node_fail|boot_fail|launch_failed|preempted)|address already in use", re.I)
+_CANCELLED = re.compile(r"Slurm ended job \d+: (cancelled|revoked)")
 
 
-def launching(host: Host, *, facts: bool = False) -> dict[str, Any]:
-    """Arguments of the agent's `start` (or `facts`) that say how this host runs its server; none for a mere process."""
+def launching(host: Host, *, facts: bool = False, more: Mapping[str, Any] = _NOTHING) -> dict[str, Any]:
+    """Arguments of the agent's `start` (or `facts`) that say how this host runs its server; none for a mere process.
+
+    `more`: options of one start, which do not belong to a setting.
+    """
     name = host.server.launcher
     if name == "process":
         return {}
     options = getattr(host.server, name).model_dump(mode="json")
     if name == "slurm":
-        del options["queue_timeout"]
+        for name_of_ours in ("queue_timeout", "array", "idle"):
+            del options[name_of_ours]
         if options["gpus"] is None:
             options["gpus"] = host.server.tp_size
-    told = {"launcher": {"name": name, **options}}
+    told = {"launcher": {"name": name, **options, **more}}
     return {**told, "host": host.server.host} if facts else told
+
+
+def lost(what: str) -> bool:
+    """Whether a server came to nothing for a reason that is not its setting's, so that another try is worth its load:
+    its node failed, its job was preempted, somebody took its port."""
+    return bool(_LOST.search(what))
+
+
+def cancelled(what: str) -> bool:
+    """Whether somebody has ended its job: it is not submitted again."""
+    return bool(_CANCELLED.search(what))
 
 
 def server_python(host: Host) -> str:

@@ -15,11 +15,15 @@ __all__ = ["Load", "SweepPlan", "plan_loads"]
 
 @dataclass(frozen=True)
 class Load:
-    """One start of the server. `steps`: the counts that it serves; None is the baseline. `why`: the reason for its extent."""
+    """One start of the server. `steps`: the counts that it serves; None is the baseline. `why`: the reason for its extent.
+
+    `on`: the node that is to run it, where it is measured on several; empty for any.
+    """
 
     steps: tuple[int, ...] | None
     variation: Variation
     why: str = ""
+    on: str = ""
 
     @property
     def one_load(self) -> bool:
@@ -39,16 +43,21 @@ class Load:
     def name(self) -> str:
         """For people: `k1,2,3` or `baseline`, and what is varied."""
         counts = "baseline" if self.steps is None else "k" + ",".join(map(str, self.steps))
-        return " ".join(filter(None, [counts, self.variation.name]))
+        return " ".join(filter(None, [counts, self.variation.name, self.on and f"on {self.on}"]))
 
     @property
     def folder(self) -> str:
         """Of its files: the same in letters, digits and dashes, and different for every load of a sweep."""
         counts = setting_name(None) if self.steps is None else "k" + "-".join(map(str, self.steps))
+        node = f"-on-{_in_letters(self.on)}" if self.on else ""
         if not self.variation.key:
-            return counts
-        varied = re.sub(r"[^A-Za-z0-9]+", "-", self.variation.name).strip("-")[:60]
-        return f"{counts}-{varied}-{hashlib.sha256(repr(self.variation.key).encode()).hexdigest()[:4]}"
+            return f"{counts}{node}"
+        varied = _in_letters(self.variation.name)[:60]
+        return f"{counts}-{varied}-{hashlib.sha256(repr(self.variation.key).encode()).hexdigest()[:4]}{node}"
+
+
+def _in_letters(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-")
 
 
 @dataclass(frozen=True)

@@ -150,6 +150,7 @@ def test_every_action_that_changes_something_has_a_preview() -> None:
         "plan",
         "check_owner",
         "check_server",
+        "same_node",
         "fail",
     }
 

@@ -14,7 +14,7 @@ from serverkit import ServerHost
 from slurmkit import MISSING, Cluster
 from systemdkit import Machine
 
-ENGINES = {"cluster", "podman", "machine"}
+ENGINES = {"cluster", "pair", "podman", "machine"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -33,11 +33,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    """A Slurm for a module's tests. What it writes stays where it cannot be started."""
+    """A Slurm for a module's tests."""
+    yield from _slurm(1)
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[Cluster]:
+    """The same with two nodes."""
+    yield from _slurm(2)
+
+
+def _slurm(nodes: int) -> Iterator[Cluster]:
+    """What it writes stays where it cannot be started."""
     if MISSING:
         pytest.skip(f"there is no Slurm here ({', '.join(MISSING)}): sh tests/ensure-slurm installs it")
     folder = Path(tempfile.mkdtemp(prefix="slurm-"))
-    made = Cluster(folder)
+    made = Cluster(folder, nodes)
     try:
         made.up()
         yield made

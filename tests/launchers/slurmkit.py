@@ -1,4 +1,4 @@
-"""A Slurm of one node on loopback, run by this test as whoever runs it: munged, slurmctld and slurmd, no service."""
+"""A Slurm on loopback, run by this test as whoever runs it: munged, slurmctld and a slurmd for each node, no service."""
 
 from __future__ import annotations
 
@@ -26,18 +26,17 @@ _CONFIG = """
 ClusterName=loopback
 SlurmctldHost={host}(127.0.0.1)
 SlurmctldPort={controller}
-SlurmdPort={daemon}
 AuthType=auth/munge
 AuthInfo=socket={run}/munge.sock
 CryptoType=crypto/munge
 SlurmUser={user}
 SlurmdUser={user}
 StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool
+SlurmdSpoolDir={folder}/spool-%n
 SlurmctldPidFile={run}/slurmctld.pid
-SlurmdPidFile={run}/slurmd.pid
+SlurmdPidFile={run}/slurmd-%n.pid
 SlurmctldLogFile={folder}/slurmctld.log
-SlurmdLogFile={folder}/slurmd.log
+SlurmdLogFile={folder}/slurmd-%n.log
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 MpiDefault=none
@@ -52,16 +51,23 @@ MinJobAge=300
 MessageTimeout=2
 ReturnToService=2
 GresTypes=gpu
-NodeName={host} NodeAddr=127.0.0.1 CPUs=4 RealMemory=2000 Gres=gpu:{gpus} State=UNKNOWN
+{nodes}
 PartitionName=gpu Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
+
+_NODE = (
+    "NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=4 RealMemory=2000 Gres=gpu:{gpus} "
+    "State=UNKNOWN"
+)
 
 
 @dataclass
 class Cluster:
-    """`folder` must be a short path: a socket lies in it."""
+    """`folder` must be a short path: a socket lies in it. Its nodes are all this machine, and have 2 GPUs each; where there
+    is but one it has the machine's name, else they are n1, n2, ..."""
 
     folder: Path
+    nodes: int = 1
     daemons: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     @property
@@ -70,27 +76,38 @@ class Cluster:
 
     def up(self) -> None:
         run = self.folder / "run"
-        for path in (run, self.folder / "state", self.folder / "spool"):
+        for path in (run, self.folder / "state"):
             path.mkdir()
         host = socket.gethostname().split(".")[0]
         key = self.folder / "munge.key"
         key.write_bytes(os.urandom(1024))
         key.chmod(0o600)
-        devices = [self.folder / f"gpu{number}" for number in range(GPUS)]
-        for device in devices:
-            device.touch()
-        values = {"host": host, "controller": free_port(), "daemon": free_port(), "user": getpass.getuser()}
-        values |= {"run": run, "folder": self.folder, "gpus": GPUS}
-        self.config.write_text(_CONFIG.format(**values))
-        (self.folder / "gres.conf").write_text(f"NodeName={host} Name=gpu File={self.folder}/gpu[0-{GPUS - 1}]\n")
+        names = [f"n{number}" for number in range(1, self.nodes + 1)] if self.nodes > 1 else [host]
+        for number in range(GPUS):
+            (self.folder / f"gpu{number}").touch()
+        nodes = "\n".join(_NODE.format(name=name, host=host, port=free_port(), gpus=GPUS) for name in names)
+        values = {"host": host, "controller": free_port(), "user": getpass.getuser(), "nodes": nodes}
+        self.config.write_text(_CONFIG.format(run=run, folder=self.folder, **values))
+        gres = [f"NodeName={name} Name=gpu File={self.folder}/gpu[0-{GPUS - 1}]\n" for name in names]
+        (self.folder / "gres.conf").write_text("".join(gres))
         (self.folder / "cgroup.conf").touch()
-        names = ["--foreground", "--force", f"--key-file={key}", f"--socket={run}/munge.sock"]
-        names += [f"--pid-file={run}/munged.pid", f"--log-file={run}/munged.log", f"--seed-file={run}/munged.seed"]
-        self._daemon("munged", *names)
+        words = ["--foreground", "--force", f"--key-file={key}", f"--socket={run}/munge.sock"]
+        words += [f"--pid-file={run}/munged.pid", f"--log-file={run}/munged.log", f"--seed-file={run}/munged.seed"]
+        self._daemon("munged", *words)
         self._until(lambda: (run / "munge.sock").exists(), "munged answers")
         self.control()
-        self._daemon("slurmd", "-D", "-f", str(self.config))
-        self._until(lambda: self.ask("sinfo", "-h", "-o", "%T").strip() == "idle", "the node is idle", 30)
+        for name in names:
+            self.node(name)
+        self._until(lambda: self._idle() == self.nodes, "the nodes are idle", 30)
+
+    def node(self, name: str) -> None:
+        """Starts the daemon of a node."""
+        one = ("-N", name) if self.nodes > 1 else ()
+        self._daemon("slurmd", "-D", "-f", str(self.config), *one, called=f"slurmd {name}")
+
+    def _idle(self) -> int:
+        rows = self.ask("sinfo", "-h", "-o", "%T %D").splitlines()
+        return sum(int(count) for state, count in map(str.split, rows) if state == "idle")
 
     def control(self) -> None:
         """Starts the controller, which knows of earlier jobs."""
@@ -116,10 +133,10 @@ class Cluster:
     def state(self, job: str) -> str:
         return self.ask("squeue", "-h", "-t", "all", "-j", job, "-o", "%T").strip()
 
-    def _daemon(self, name: str, *words: str) -> None:
+    def _daemon(self, name: str, *words: str, called: str = "") -> None:
         path = f"{os.environ['PATH']}:/usr/sbin"
         with (self.folder / f"{name}.out").open("ab") as out:
-            self.daemons[name] = subprocess.Popen(
+            self.daemons[called or name] = subprocess.Popen(
                 [str(shutil.which(name, path=path)), *words],
                 stdin=subprocess.DEVNULL,
                 stdout=out,

@@ -39,6 +39,11 @@ def test_a_sweep_is_typed_as_it_was():
     )
 
 
+@pytest.mark.parametrize(("array", "typed"), [(True, " --array"), (4, " --array 4"), (False, ""), (None, "")])
+def test_a_sweep_as_jobs_is_typed_with_their_number_where_it_had_one(array, typed: str):
+    assert command_line(request(more={"steps": [2], "array": array})) == f"invoke sweep --host sim --steps 2{typed}"
+
+
 def test_a_playbook_has_its_file_variables_and_tags():
     found = request(
         "play", playbook="my book.yaml", vars={"text": "it's $HOME"}, tags=["a", "b"], inventory="/x/i.yaml"

@@ -87,6 +87,17 @@ class Lock:
             os.close(descriptor)
         return None if found is None else _shown(found)
 
+    def last(self) -> dict[str, Any]:
+        """What the one wrote who has it, or had it last: of a run that is at work there, also while its link is away."""
+        try:
+            descriptor = open_regular(self._path, os.O_NOFOLLOW)
+        except OSError:
+            return {}
+        try:
+            return _written(descriptor)
+        finally:
+            os.close(descriptor)
+
     @property
     def _path(self) -> str:
         return os.path.join(self.state.folder, "lock")

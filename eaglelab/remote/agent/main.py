@@ -6,6 +6,7 @@ import glob
 import os
 import signal
 import sys
+import time
 import traceback
 from typing import Any, BinaryIO
 
@@ -16,10 +17,12 @@ from eaglelab.remote.agent.files import read_file, sed
 from eaglelab.remote.agent.flocks import FolderLocks
 from eaglelab.remote.agent.http import generate, request
 from eaglelab.remote.agent.journal import Journal
+from eaglelab.remote.agent.launchers.slurm_queue import queue_of
 from eaglelab.remote.agent.lock import Lock
 from eaglelab.remote.agent.manifest import manifest_entries, read_manifest
+from eaglelab.remote.agent.places import Places, heartbeat
 from eaglelab.remote.agent.server import Server
-from eaglelab.remote.agent.state import state_folder
+from eaglelab.remote.agent.state import StateFolder, state_folder
 from eaglelab.remote.agent.tail import digest_range, read_tail
 from eaglelab.remote.agent.wire import READY, AgentError, Reply, encode_frame, read_frame
 
@@ -37,10 +40,15 @@ _PATIENCE_S = 10.0
 _UNDER_LOCK = frozenset(
     {
         *("backup", "apply", "rollback", "start", "stop", "stop_foreign", "keep", "loaded"),
-        *("load_start", "load_command", "load_stop"),
+        *("load_start", "load_command", "load_stop", "end_tasks"),
     }
 )
 """Operations that change the host: one operator at a time."""
+
+_OF_HOST = frozenset({"lock", "backup", "apply", "rollback", "stop_foreign", "end_tasks"})
+"""Operations on what all places of a host share: not from within one."""
+
+_BEAT_S = 5.0
 
 
 class _ControllerGone(Exception):
@@ -56,9 +64,13 @@ class Agent:
     def __init__(self, journal: Journal, out: BinaryIO) -> None:
         self.journal = journal
         self.out = out
+        self.state: StateFolder = journal
         self.server = Server(journal)
         self.loads = self.server.loads
+        self.places = Places(journal, Server)
         self.lock = Lock(journal)
+        self.session: str | None = None
+        self._beaten = 0.0
         self.folders = FolderLocks()
 
     def op_facts(self, **about: Any) -> Any:
@@ -66,6 +78,24 @@ class Agent:
 
     def op_lock(self, holder: dict[str, Any], steal: bool = False) -> Any:
         return {"before": self.lock.take(holder, steal)}
+
+    def op_enter(self, run: str, task: str, session: str) -> Any:
+        """From here on the server at hand is that of a place (see places.py). `session` took the lock of this host; what
+        changes anything is done only as long as nobody else has taken it since."""
+        self.session = session
+        self._must_be_ours("enter")
+        self.state = self.places.enter(run, task)
+        self.server = Server(self.state)
+        self.loads = self.server.loads
+        self._beaten = 0.0
+        return {"folder": self.state.folder}
+
+    def op_end_tasks(self, run: str, grace: float, of: str | None = None) -> Any:
+        """Ends the servers in the places of run `of`; None: in all."""
+        return {"stopped": self.places.end(run, of, grace, self.beat)}
+
+    def op_queue(self, options: dict[str, Any]) -> Any:
+        return queue_of(options, time.time())
 
     def op_doing(self, text: str) -> Any:
         self.lock.doing(text)
@@ -98,7 +128,8 @@ class Agent:
         return self.journal.rollback(run)
 
     def op_start(self, **what: Any) -> Any:
-        self._hold_known()
+        if self.session is None:  # else the run that has the lock holds them
+            self._hold_known()
         return self.server.start(**what)
 
     def _hold_known(self, patience: float = 0.5) -> None:
@@ -110,6 +141,7 @@ class Agent:
             lock=self.lock.holder(),
             manifest=read_manifest(self.journal),
             states=self.journal.states(),
+            **({} if self.session is not None else {"tasks": self.places.status()}),
         )
 
     def op_stop(self, run: str, grace: float) -> Any:
@@ -124,9 +156,10 @@ class Agent:
         """One look at a starting server: its process, its health, what it wrote since `offset`."""
         status = self.server.status()
         address = status["address"] if status["elsewhere"] else http["host"]
+        port = status["port"] if (status["record"] or {}).get("apart") else http["port"]
         health: dict[str, Any] = {"error": "refused"}
-        if address is not None:
-            health = request(address, http["port"], "GET", http["path"], None, http["key"], http["timeout"])
+        if address is not None and port is not None:
+            health = request(address, port, "GET", http["path"], None, http["key"], http["timeout"])
         tail, written = self.op_tail(path, offset, _CHUNK, inode, before)
         return dict(status, health=health, **tail), written
 
@@ -137,7 +170,7 @@ class Agent:
         return digest_range(path, offset, end, inode, self.beat, self.server.outputs())
 
     def op_keep(self, suffix: str, data: bytes = b"") -> Any:
-        return {"path": self.journal.keep(suffix, data)}
+        return {"path": self.state.keep(suffix, data)}
 
     def op_gpu_state(self) -> Any:
         return {"gpus": gpu_state()}
@@ -177,6 +210,31 @@ class Agent:
     def op_load_stop(self, **what: Any) -> Any:
         return self.loads.stop(**what)
 
+    def _must_be_ours(self, op: str) -> None:
+        """Raises AgentError where `op` may not be done by whoever asks for it."""
+        if self.session is None:
+            if op in _UNDER_LOCK and not self.lock.held:
+                raise AgentError("not-locked", "%s changes the host and needs its lock" % op)
+            return
+        if op in _OF_HOST:
+            raise AgentError("not-locked", "%s is not for a place of its own" % op)
+        if op in _UNDER_LOCK or op == "enter":
+            last = self.lock.last()
+            if last.get("session") != self.session:
+                raise AgentError("lock-lost", "the lock of this host was taken over", holder=last)
+        self._show_alive()
+
+    def _show_alive(self) -> None:
+        """For the job's own watchdog: somebody is at work here."""
+        now = time.monotonic()
+        if self.state is not self.journal and (now - self._beaten >= _BEAT_S or not self._beaten):
+            self._beaten = now
+            try:
+                with open(heartbeat(self.state), "w") as file:
+                    file.write("%d\n" % time.time())
+            except OSError:
+                pass  # a full disk: the log that grows is a sign, too
+
     def beat(self, news: dict[str, Any]) -> None:
         self.send({"beat": news})
 
@@ -191,8 +249,7 @@ class Agent:
         """Runs one request and writes its frames. Whatever goes wrong becomes an answer; the loop goes on."""
         try:
             operation = getattr(self, "op_" + message["op"])
-            if message["op"] in _UNDER_LOCK and not self.lock.held:
-                raise AgentError("not-locked", "%s changes the host and needs its lock" % message["op"])
+            self._must_be_ours(message["op"])
             result = operation(**message["args"], **({"data": data} if data else {}))
         except AgentError as error:
             self.send({"error": {"code": error.code, "what": error.what, "details": error.details}})

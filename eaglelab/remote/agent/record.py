@@ -53,6 +53,7 @@ _ALSO = {
     "launcher": is_text,
     "name": is_text,
     "job": optional(is_text),
+    "apart": is_switch,
     "engine": is_text,
     "unit": is_text,
     "group": is_text,

@@ -170,6 +170,9 @@ class Server:
             "address": seen.address,
             "elsewhere": not launcher.here,
             "node": seen.node,
+            "port": seen.port,
+            "gpus": list(seen.gpus),
+            "waited": seen.waited,
         }
 
     def stop(self, run: str, grace: float, beat: Beat) -> dict[str, Any]:
@@ -187,8 +190,9 @@ class Server:
         how = "none"
         if seen.there:
             gpu = set(gpu_processes() or {}) & there
-            holder = listener(record["port"]) if record else None
-            port = record["port"] if record and holder and holder["pid"] in there else None
+            port = seen.port or (record["port"] if record else None)
+            holder = listener(port) if port else None
+            port = port if holder and holder["pid"] in there else None
             self.state.note_if_possible("stop", run=run, pids=sorted(there))
             if record is None:
                 how = self.launchers.process.end(None, grace, beat, damaged is not None)

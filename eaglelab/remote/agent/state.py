@@ -19,7 +19,7 @@ from eaglelab.remote.agent.writing import fsync_folder, write_all, write_new
 __all__ = ["StateFolder", "state_folder"]
 
 _ALWAYS = ("objects", "history", "runs", "files")
-_AT_NEED = ("launch", "images")
+_AT_NEED = ("launch", "images", "tasks")
 
 
 def state_folder() -> str:
@@ -31,10 +31,14 @@ def state_folder() -> str:
 
 
 class StateFolder:
-    """Reads and writes below `folder`, which only this user may enter: what lies there decides what is put back."""
+    """Reads and writes below `folder`, which only this user may enter: what lies there decides what is put back.
 
-    def __init__(self, folder: str) -> None:
+    `home`: the state folder that this one is a place of (see places.py); without it, it is one itself.
+    """
+
+    def __init__(self, folder: str, home: StateFolder | None = None) -> None:
         self.folder = folder
+        self.home = home or self
 
     def _folders(self) -> list[str]:
         return [self.folder] + [os.path.join(self.folder, name) for name in _ALWAYS + _AT_NEED]

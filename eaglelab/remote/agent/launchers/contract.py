@@ -32,7 +32,8 @@ class Seen(NamedTuple):
     processes on this host, `strangers` processes that carry its mark and are somebody else's. `exit`: how it ended
     (code, signal and, where the launcher says more than these, why); None if it has not, or nothing tells.
     `queued`: why it is not started yet. `unknown`: why nothing can be said now. `address`: where it is reached, None
-    for this host; `node` its name.
+    for this host; `node` its name. Of a server in a place of its own (see places.py) also `port`, None until it has
+    one, the node's `gpus`, one a line of text, and how long (s) it was in the queue.
     """
 
     alive: bool = False
@@ -44,6 +45,9 @@ class Seen(NamedTuple):
     unknown: str | None = None
     address: str | None = None
     node: str | None = None
+    port: int | None = None
+    gpus: tuple[str, ...] = ()
+    waited: float | None = None
 
 
 class Launcher:

@@ -15,7 +15,17 @@ from eaglelab.remote.agent.state import StateFolder
 from eaglelab.remote.agent.wire import AgentError
 from eaglelab.remote.agent.writing import write_new
 
-__all__ = ["Answer", "ask", "exit_of", "must_have", "papers", "remove_papers", "shell_runner", "whole_environment"]
+__all__ = [
+    "Answer",
+    "Shell",
+    "ask",
+    "exit_of",
+    "must_have",
+    "papers",
+    "remove_papers",
+    "shell_runner",
+    "whole_environment",
+]
 
 _TIMEOUT_S = 60
 
@@ -79,10 +89,17 @@ def whole_environment(env: Mapping[str, str], record: Mapping[str, Any]) -> dict
     return dict(os.environ, **dict(env, **{MARK: record["mark"]}))
 
 
-def shell_runner(command: Sequence[str], before: str = "", ended: str | None = None) -> bytes:
+class Shell(str):
+    """A word of a command that the shell fills in: it is not quoted."""
+
+
+def shell_runner(
+    command: Sequence[str], before: str = "", ended: str | None = None, beside: str = "", after: str = ""
+) -> bytes:
     """A script that runs `command` as its child, hands a TERM on to it, and ends as it did.
 
-    `ended` is a file into which it writes how: {"code": ..., "signal": ...}.
+    `ended` is a file into which it writes how: {"code": ..., "signal": ...}. `before`, `beside` and `after` are lines that
+    are run before the child, once it is started ($child), and after its end.
     """
     write = ""
     if ended is not None:
@@ -94,12 +111,14 @@ def shell_runner(command: Sequence[str], before: str = "", ended: str | None = N
     lines = [
         "#!/bin/sh",
         before,
-        " ".join(shlex.quote(word) for word in command) + " </dev/null &",
+        " ".join(word if isinstance(word, Shell) else shlex.quote(word) for word in command) + " </dev/null &",
         "child=$!",
+        beside,
         "trap 'kill -TERM \"$child\" 2>/dev/null' TERM INT HUP",
         'wait "$child"; code=$?',
         # A trapped signal ends a `wait` early.
         'while kill -0 "$child" 2>/dev/null; do wait "$child"; code=$?; done',
+        after,
         write,
         'exit "$code"',
     ]

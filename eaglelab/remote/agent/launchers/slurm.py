@@ -7,7 +7,6 @@ and ends before the server is started where it does not.
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import shutil
 import socket
@@ -24,6 +23,8 @@ from eaglelab.remote.agent.launchers.engine import (
     shell_runner,
     whole_environment,
 )
+from eaglelab.remote.agent.launchers.slurm_apart import apart, told
+from eaglelab.remote.agent.launchers.slurm_queue import asked_for, pairs, waited
 from eaglelab.remote.agent.manifest import manifest_entries
 from eaglelab.remote.agent.processes import start_ticks, user_name
 from eaglelab.remote.agent.wire import AgentError, Beat
@@ -67,14 +68,20 @@ class SlurmLauncher(Launcher):
             )
 
     def start(self, order: Order, record: dict[str, Any]) -> dict[str, Any]:
-        record.update(job=None)
+        record.update(job=None, apart=bool(order.options.get("apart")))
         self.state.write("server.json", record)
         folder = papers(self.state, record, {})
-        script = shell_runner(order.command, self._same_files(folder), os.path.join(folder, "exit.json"))
+        how = os.path.join(folder, "exit.json")
+        if record["apart"]:
+            own = apart(self.state, folder, order.command, order.port, order.log, order.options["idle"])
+            before = "%s\n%s" % (self._same_files(folder), own.before)
+            script = shell_runner(own.command, before, how, own.beside, own.after)
+        else:
+            script = shell_runner(order.command, self._same_files(folder), how)
         papers(self.state, record, {"job.sh": script})
         words = ["sbatch", "--parsable", "--job-name=" + record["name"], "--comment=eaglelab run %s" % record["run"]]
         words += ["--output=" + order.log.replace("%", "%%"), "--open-mode=append", "--chdir=" + order.cwd]
-        words += ["--export=ALL", "--nodes=1", "--ntasks=1", "--no-requeue", *_asked_for(order.options)]
+        words += ["--export=ALL", "--nodes=1", "--ntasks=1", "--no-requeue", *asked_for(order.options)]
         done = ask([*words, os.path.join(folder, "job.sh")], whole_environment(order.env, record))
         if not done.ok:
             # It may have been taken all the same, with the answer lost on its way.
@@ -90,7 +97,7 @@ class SlurmLauncher(Launcher):
     def _same_files(self, folder: str) -> str:
         """Shell lines that end the job with a reason on a node that sees other files than this host does."""
         here = socket.gethostname()
-        entries = manifest_entries(self.state)
+        entries = manifest_entries(self.state.home)
         wanted = [(sha256_of(path), path) for path in (entry["path"] for entry in entries)]
         sums = "\n".join("%s  %s" % (digest, path) for digest, path in wanted if digest is not None)
         refuse = "eaglelab: this node does not see the same %s as " + here + ": both need one file system with it"
@@ -132,23 +139,27 @@ class SlurmLauncher(Launcher):
         if state in _WAITING:
             return Seen(alive=True, there=True, queued="%s (%s)" % (state.lower(), about.get("Reason", "no reason")))
         if state in _RUNNING or state == "COMPLETING":
-            return self._running(about, alive=state != "COMPLETING")
+            return self._running(record, about, alive=state != "COMPLETING")
         return Seen(exit=self._ended(record, about))
 
-    def _running(self, about: dict[str, str], alive: bool) -> Seen:
+    def _running(self, record: dict[str, Any], about: dict[str, str], alive: bool) -> Seen:
         name = about.get("BatchHost") or about.get("NodeList", "")
         node = self._node(name)
         members: frozenset[int] = frozenset()
         if _is_here(node):
             members = _processes(about["JobId"])
         address = node.get("NodeAddr")
-        return Seen(alive=alive, there=True, members=members, address=address, node=name)
+        seen = Seen(alive=alive, there=True, members=members, address=address, node=name)
+        if not record.get("apart"):
+            return seen
+        own = told(self.state, record)
+        return seen._replace(port=own.port, gpus=own.gpus, waited=waited(about))
 
     def _about(self, job: str) -> dict[str, str]:
         """What Slurm says of a job; empty once it has forgotten it."""
         found = ask(["scontrol", "-o", "show", "job", job])
         if found.ok:
-            return _pairs(found.out)
+            return pairs(found.out)
         if "Invalid job id" not in found.error:
             raise AgentError("no-engine", "Slurm does not answer: %s" % found.error)
         if shutil.which("sacct") is None:
@@ -163,6 +174,7 @@ class SlurmLauncher(Launcher):
             code, _, signal = about.get("ExitCode", "0:0").partition(":")
             state = about["JobState"]
             why = None if state in _OWN_END else "Slurm ended job %s: %s" % (about.get("JobId"), state.lower())
+            why = (told(self.state, record).why if record.get("apart") else None) or why
             return exit_of(int(code), int(signal or 0) or None, why)
         found = self.state.read(os.path.join("launch", record["name"], "exit.json"))
         return dict(found, why=None) if found else None
@@ -172,7 +184,7 @@ class SlurmLauncher(Launcher):
             found = ask(["scontrol", "-o", "show", "node", name])
             if not found.ok:
                 return {}
-            self._nodes[name] = _pairs(found.out)
+            self._nodes[name] = pairs(found.out)
         return self._nodes[name]
 
     def end(self, record: dict[str, Any], grace: float, beat: Beat) -> str:
@@ -203,21 +215,6 @@ class SlurmLauncher(Launcher):
 
     def clear(self, record: dict[str, Any]) -> None:
         remove_papers(self.state, record["name"])
-
-
-def _asked_for(options: dict[str, Any]) -> list[str]:
-    words = ["--%s=%s" % (key, options[key]) for key in ("partition", "account", "qos", "time") if options.get(key)]
-    if options.get("gpus"):
-        words.append("--gres=gpu:%d" % options["gpus"])
-    if options.get("cpus"):
-        words.append("--cpus-per-task=%d" % options["cpus"])
-    return words + list(options.get("options", ()))
-
-
-def _pairs(text: str) -> dict[str, str]:
-    """The first line of what `scontrol -o show` prints: Key=value, where a value may hold blanks."""
-    line = text.strip().splitlines()[0] if text.strip() else ""
-    return {found.group(1): found.group(2).strip() for found in re.finditer(r"(\S+?)=(.*?)(?=\s\S+?=|$)", line)}
 
 
 def _processes(job: str) -> frozenset[int]:

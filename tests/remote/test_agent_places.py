@@ -1,0 +1,204 @@
+"""Places for servers that run at the same time: entered by whoever has the lock, looked at and ended from outside."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from linkkit import BreakingLink, client
+from serverkit import alive, free_port, until
+
+from eaglelab.errors import LockLost
+from eaglelab.remote.agent.journal import Journal
+from eaglelab.remote.agent.places import Places, heartbeat
+from eaglelab.remote.agent.server import Server
+from eaglelab.remote.agent.wire import AgentError
+from eaglelab.remote.client import AgentClient
+from eaglelab.remote.hints import AgentFailure
+
+ME = {"by": "me@here", "run": "run-1", "command": "sweep", "since": "today 12:00"}
+OTHER = {"by": "colleague@there", "run": "run-9", "command": "bench", "since": "today 12:05"}
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    return tmp_path / "eaglelab"
+
+
+@pytest.fixture
+def main(state: Path) -> Iterator[AgentClient]:
+    """The run that has the lock, and that leaves no server behind."""
+    found = client(BreakingLink())
+    found.lock(ME)
+    yield found
+    found.close()
+    last = client(BreakingLink())
+    last.lock(ME, steal=True)
+    last.call("end_tasks", run="run-1", grace=0.0)
+    last.close()
+
+
+@pytest.fixture
+def worker(state: Path) -> Iterator[AgentClient]:
+    found = client(BreakingLink())
+    yield found
+    found.close()
+
+
+def serve(worker: AgentClient, folder: str, name: str) -> dict[str, Any]:
+    return worker.call(
+        "start",
+        run="run-1",
+        command=[sys.executable, "-c", "import time; time.sleep(60)"],
+        env={},
+        log=f"{folder}/server.log",
+        port=free_port(),
+        cwd=folder,
+        about={"steps": 2, "fingerprint": name},
+    )
+
+
+def test_servers_in_two_places_run_at_the_same_time_and_each_place_knows_its_own(
+    main: AgentClient, worker: AgentClient, state: Path
+) -> None:
+    pids = []
+    for name in ("k1", "k2"):
+        folder = worker.enter("run-1", name, main.session)
+        assert folder == str(state / "tasks/run-1" / name)
+        pids.append(serve(worker, folder, name)["pid"])
+    assert worker.call("status")["record"]["fingerprint"] == "k2"
+    status = main.call("status")
+    assert status["record"] is None
+    assert [(task["run"], task["task"], task["record"]["pid"]) for task in status["tasks"]] == [
+        ("run-1", "k1", pids[0]),
+        ("run-1", "k2", pids[1]),
+    ]
+    assert "tasks" not in worker.call("status")
+
+
+def test_all_servers_of_a_run_are_ended_and_their_places_go(
+    main: AgentClient, worker: AgentClient, state: Path
+) -> None:
+    pids = {}
+    for run, name in (("run-1", "k1"), ("run-1", "k2"), ("run-0", "k1")):
+        pids[run, name] = serve(worker, worker.enter(run, name, main.session), name)["pid"]
+    assert main.call("end_tasks", run="run-1", of="run-1", grace=0.0)["stopped"] == ["k1", "k2"]
+    assert [alive(pid) for pid in pids.values()] == [False, False, True]
+    assert [path.name for path in (state / "tasks").iterdir()] == ["run-0"]
+    assert main.call("end_tasks", run="run-1", grace=0.0)["stopped"] == ["k1"]
+    assert list((state / "tasks").iterdir()) == []
+    assert main.call("end_tasks", run="run-1", grace=0.0)["stopped"] == []
+
+
+def test_a_stop_of_the_hosts_own_server_leaves_those_in_places_alone(main: AgentClient, worker: AgentClient) -> None:
+    pid = serve(worker, worker.enter("run-1", "k1", main.session), "k1")["pid"]
+    assert main.call("stop", run="run-1", grace=0.0)["stopped"] == []
+    assert alive(pid)
+
+
+def test_after_a_lost_link_the_worker_is_in_its_place_again(main: AgentClient, state: Path) -> None:
+    link = BreakingLink()
+    worker = client(link)
+    serve(worker, worker.enter("run-1", "k1", main.session), "k1")
+    link.pipes[-1].received_left = 0
+    assert worker.call("status")["record"]["fingerprint"] == "k1"
+    assert len(link.pipes) == 2
+    worker.close()
+
+
+def test_once_somebody_else_has_taken_the_lock_nothing_is_started_or_ended_from_a_place(
+    main: AgentClient, worker: AgentClient
+) -> None:
+    folder = worker.enter("run-1", "k1", main.session)
+    thief = client(BreakingLink())
+    thief.lock(OTHER, steal=True)
+    with pytest.raises(LockLost, match=r"taken over: colleague@there runs bench .*run-9"):
+        serve(worker, folder, "k1")
+    with pytest.raises(LockLost):
+        worker.call("stop", run="run-1", grace=0.0)
+    assert worker.call("status")["record"] is None  # looking is nobody's harm
+    thief.close()
+    with pytest.raises(LockLost):  # nor once the thief has gone
+        serve(worker, folder, "k1")
+
+
+def test_a_place_works_on_while_the_link_of_the_one_with_the_lock_is_away(
+    main: AgentClient, worker: AgentClient
+) -> None:
+    folder = worker.enter("run-1", "k1", main.session)
+    main.close()
+    assert serve(worker, folder, "k1")["pid"]
+
+
+def test_a_place_is_not_entered_by_whoever_has_no_lock(state: Path, worker: AgentClient) -> None:
+    with pytest.raises(LockLost, match="taken over"):
+        worker.enter("run-1", "k1", "a session that never was")
+    assert not (state / "tasks").exists()
+
+
+@pytest.mark.parametrize("op", ["backup", "apply", "rollback", "end_tasks", "stop_foreign"])
+def test_what_all_places_share_is_not_changed_from_within_one(main: AgentClient, worker: AgentClient, op: str) -> None:
+    worker.enter("run-1", "k1", main.session)
+    with pytest.raises(AgentFailure, match="is not for a place of its own"):
+        worker.call(op)
+
+
+@pytest.mark.parametrize("name", ["", "..", "a/b", ".hidden", "k1\n", "/etc"])
+def test_a_name_that_leads_elsewhere_is_refused(main: AgentClient, worker: AgentClient, state: Path, name: str) -> None:
+    with pytest.raises(AgentFailure, match="no place can be named"):
+        worker.enter("run-1", name, main.session)
+    with pytest.raises(AgentFailure, match="no place can be named"):
+        worker.enter(name, "k1", main.session)
+
+
+def test_what_works_in_a_place_shows_that_somebody_is_there(
+    main: AgentClient, worker: AgentClient, state: Path
+) -> None:
+    worker.enter("run-1", "k1", main.session)
+    worker.call("status")
+    beat = state / "tasks/run-1/k1/alive"
+    assert abs(int(beat.read_text()) - time.time()) < 30
+
+
+def test_the_files_of_a_place_are_its_own(main: AgentClient, worker: AgentClient, state: Path) -> None:
+    worker.enter("run-1", "k1", main.session)
+    path = worker.call("keep", b"{}", suffix=".json")["path"]
+    assert path.startswith(str(state / "tasks/run-1/k1/files/"))
+
+
+def test_one_that_cannot_be_ended_is_named_and_keeps_its_place_and_the_others_end(tmp_path: Path) -> None:
+    class Stubborn(Server):
+        def stop(self, run: str, grace: float, beat: Any) -> dict[str, Any]:
+            if self.state.folder.endswith("k1"):
+                raise AgentError("not-stopped", "nothing can be said of our server")
+            return {"stopped": ["eaglelab-2"], "how": "term"}
+
+    home = Journal(str(tmp_path / "state"))
+    places = Places(home, Stubborn)
+    for name in ("k1", "k2"):
+        places.enter("run-1", name)
+    with pytest.raises(AgentError, match=r"not ended: k1 of run run-1: nothing can be said of our server") as raised:
+        places.end("run-2", None, 0.0, lambda _: None)
+    assert raised.value.code == "not-stopped"
+    assert [path.name for path in (tmp_path / "state/tasks/run-1").iterdir()] == ["k1"]
+    noted = [json.loads(line) for line in (tmp_path / "state/journal.jsonl").read_text().splitlines()]
+    assert noted[-1]["tasks"] == ["run-1/k1", "run-1/k2"]
+
+
+def test_a_place_is_private_as_the_state_folder_is(tmp_path: Path) -> None:
+    home = Journal(str(tmp_path / "state"))
+    place = Places(home, Server).enter("run-1", "k1")
+    for folder in (tmp_path / "state/tasks", Path(place.folder), Path(place.folder, "runs")):
+        assert folder.stat().st_mode & 0o077 == 0
+    (tmp_path / "state/tasks").chmod(0o755)
+    with pytest.raises(AgentError, match="may be entered by other users") as refused:
+        Places(home, Server).enter("run-1", "k2")
+    assert refused.value.code == "unsafe-state"
+    assert heartbeat(place).startswith(place.folder)
+    assert until(lambda: place.home is home, "it knows its home")
