@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from functools import cache
 from importlib import resources
 
-__all__ = ["BOOTSTRAP", "agent_source"]
+__all__ = ["BOOTSTRAP", "agent_source", "beginning"]
 
 _ORDER = (
+    "kept",
     "wire",
     "processes",
     "lineage",
@@ -62,7 +64,7 @@ BOOTSTRAP = (
     'sys.version_info<(3,8) and sys.exit("EAGLELAB-PYTHON-TOO-OLD %d.%d"%sys.version_info[:2]);'
     'exec(compile(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())),"eaglelab-agent","exec"),{"__name__":"eaglelab_agent"})'
 )
-"""What the host's Python is started with (`python -I -S -c BOOTSTRAP`); it then reads a length and that much source.
+"""What the host's Python is started with (`python -I -S -c BOOTSTRAP`); it then reads a length and that much source: `beginning`.
 
 It runs under any Python back to 2.7, so that one that is too old can say so."""
 
@@ -72,8 +74,14 @@ def agent_source() -> bytes:
     """Source of the agent: stdlib only, Python 3.8, ends by serving stdin and stdout."""
     parts = ["from __future__ import annotations\n"]
     parts += [_without_own_imports(name) for name in _ORDER]
-    parts.append("import sys\nserve(sys.stdin.buffer, sys.stdout.buffer)\n")
+    parts.append("import sys\nserve(sys.stdin.buffer, sys.stdout.buffer, FRESH)\n")
     return "\n".join(parts).encode()
+
+
+def beginning(source: bytes) -> bytes:
+    """Source of what runs first there: it has the agent of this source begin, from what the host keeps of it or anew."""
+    digest = hashlib.sha256(source).hexdigest()
+    return f"from __future__ import annotations\n{_without_own_imports('kept')}\nbegin({digest!r})\n".encode()
 
 
 def _without_own_imports(name: str) -> str:

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import traceback
+from types import CodeType
 from typing import Any, BinaryIO
 
 from eaglelab.remote.agent.checkup import flags_not_known, variables_not_known
@@ -16,10 +17,10 @@ from eaglelab.remote.agent.files import read_file, sed
 from eaglelab.remote.agent.flocks import FolderLocks
 from eaglelab.remote.agent.http import generate, request
 from eaglelab.remote.agent.journal import Journal
+from eaglelab.remote.agent.kept import keep_code, state_folder
 from eaglelab.remote.agent.lock import Lock
 from eaglelab.remote.agent.manifest import manifest_entries, read_manifest
 from eaglelab.remote.agent.server import Server
-from eaglelab.remote.agent.state import state_folder
 from eaglelab.remote.agent.tail import digest_range, read_tail
 from eaglelab.remote.agent.wire import READY, AgentError, Reply, encode_frame, read_frame
 
@@ -50,12 +51,14 @@ class _ControllerGone(Exception):
 class Agent:
     """The operations by name: `op_NAME(**arguments)` returns a message, or a message and raw bytes.
 
-    Raw bytes that came beside the request are the argument `data`; `beat` sends news while an operation works.
+    Raw bytes that came beside the request are the argument `data`; `beat` sends news while an operation works. `fresh`:
+    the sha256 and the code of this agent, where they are not kept on the host yet.
     """
 
-    def __init__(self, journal: Journal, out: BinaryIO) -> None:
+    def __init__(self, journal: Journal, out: BinaryIO, fresh: tuple[str, CodeType] | None = None) -> None:
         self.journal = journal
         self.out = out
+        self._fresh = fresh
         self.server = Server(journal)
         self.loads = self.server.loads
         self.lock = Lock(journal)
@@ -65,7 +68,11 @@ class Agent:
         return facts(self.journal, **about)
 
     def op_lock(self, holder: dict[str, Any], steal: bool = False) -> Any:
-        return {"before": self.lock.take(holder, steal)}
+        before = self.lock.take(holder, steal)
+        fresh, self._fresh = self._fresh, None
+        if fresh is not None:  # only now: whoever has no lock changes nothing here
+            keep_code(self.journal.folder, *fresh)
+        return {"before": before}
 
     def op_doing(self, text: str) -> Any:
         self.lock.doing(text)
@@ -213,9 +220,9 @@ class Agent:
             self.send({"ok": frame}, raw)
 
 
-def serve(source: BinaryIO, out: BinaryIO) -> None:
+def serve(source: BinaryIO, out: BinaryIO, fresh: tuple[str, CodeType] | None = None) -> None:
     """Answers requests until the controller closes the stream, is gone, or has been silent for too long."""
-    agent = Agent(Journal(state_folder()), out)
+    agent = Agent(Journal(state_folder()), out, fresh)
     try:
         out.write(READY)
         out.flush()
