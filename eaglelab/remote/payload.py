@@ -48,6 +48,7 @@ _ORDER = (
     "server",
     "http",
     "checkup",
+    "meanwhile",
     "package",
     "facts",
     "main",

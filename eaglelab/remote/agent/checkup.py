@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import glob
 import json
 import os
@@ -63,6 +62,10 @@ def flags_not_known(package: str, flags: Sequence[str]) -> Any:
     if not known >= _ALWAYS_THERE:
         return None
     unknown = [flag for flag in flags if not any(name.startswith(flag) for name in known)]
+    if not unknown:
+        return {"known": len(known), "unknown": {}}
+    import difflib  # here, for the sake of every start that goes well
+
     near = {flag: (difflib.get_close_matches(flag, known, n=1) + [None])[0] for flag in unknown}
     return {"known": len(known), "unknown": near}
 

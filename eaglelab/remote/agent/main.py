@@ -6,7 +6,6 @@ import glob
 import os
 import signal
 import sys
-import traceback
 from types import CodeType
 from typing import Any, BinaryIO
 
@@ -206,6 +205,8 @@ class Agent:
         except _ControllerGone:
             raise
         except Exception as error:
+            import traceback  # here, for the sake of every start that goes well
+
             self.send(
                 {
                     "error": {
