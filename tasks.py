@@ -17,6 +17,7 @@ from eaglelab.commands.positionals import TakesNames
 # Invoke turns bytecode off, and every command would compile all of the package.
 sys.dont_write_bytecode = bool(sys.flags.dont_write_bytecode)
 gc.set_threshold(50_000, 20, 50)  # what is imported stays: looking through it for garbage is a tenth of the start
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # else it reads what every package here says of itself
 
 PROJECT = Path(__file__).resolve().parent
 

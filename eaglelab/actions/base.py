@@ -34,6 +34,8 @@ class Action(ActionSpec):
     `holds` tells, when a run is taken up again, whether the result of an earlier try is still true and all that came of it
     is there; it then leaves the context as `run` would. An action without it is done again: it is cheap, or it sees itself
     that nothing need be done.
+    `warm` loads and reads what `run` will need and what no host tells, while one is being reached; what fails in it is
+    passed over.
     """
 
     run: Callable[[Context, Any], dict[str, Any]]
@@ -41,3 +43,4 @@ class Action(ActionSpec):
     check: Callable[[Options, Any], None] | None = None
     restores: bool = False
     holds: Callable[[Context, Any, Mapping[str, Any]], bool] | None = None
+    warm: Callable[[Options], None] | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,12 +23,16 @@ from eaglelab.errors import AttentionError, EaglelabError, HostError, Interrupte
 from eaglelab.host import Host
 from eaglelab.interruption import Interruption
 from eaglelab.masking import Masker
+from eaglelab.remote.payload import agent_source
+from eaglelab.runs.figures import has_figures
 from eaglelab.say import Say
 
 if TYPE_CHECKING:
     from eaglelab.board import Board
 
 __all__ = ["run_on_hosts"]
+
+_SWITCH_S = 0.0005
 
 _LOGINS = 8
 """Logins at once. sshd, which may be that of one jump host for all, drops some of more than ten (MaxStartups)."""
@@ -46,13 +51,14 @@ def run_on_hosts(
     undo: Callable[[Context], None] | None = None,
     whole: bool = False,
     over: Callable[[str], None] = lambda _name: None,
+    warm: Callable[[], None] | None = None,
 ) -> None:
     """Opens a run, then does `work` on each host; what it returns goes under the host's name into the outcome.
 
     `looks`: it changes nothing, and so takes no host's lock. With `record` the run can be resumed. `undo` puts back what
     `work` did, also where that went well; None where it leaves nothing behind. `whole`: the hosts share one piece of work, so
     that as long as it is not done all have their part in it again, and none has a report of its own. `over` hears of each
-    of several hosts that has ended.
+    of several hosts that has ended. `warm` is done beside it, while the hosts are being reached.
     """
     past = request.past
     run = past.run if past else new_run(request.command, time.time())
@@ -69,6 +75,8 @@ def run_on_hosts(
     left = [host for host in selection.hosts if not outcome.hosts[host.name]["ok"]]
     job = _Job(request, selection, outcome, work, undo, over, playbook, record, looks, whole, run, folder)
     outcome.masker = Masker.of_all(host.masker(os.environ) for host in left)
+    if warm is not None:
+        threading.Thread(target=_quietly, args=(warm, len(selection.hosts) > 1), name="warm", daemon=True).start()
     try:
         if len(selection.hosts) == 1:
             job.on(left[0], say, None)
@@ -79,6 +87,24 @@ def run_on_hosts(
     if outcome.has_bundle:
         note = " (--check: nothing was changed)" if request.check else ""
         say.line(f"done{note}; bundle: {outcome.shown_bundle}")
+
+
+def _quietly(warm: Callable[[], None], several: bool) -> None:
+    """What is wrong with anything in it is said by who needs it."""
+    # Else each answer of a host waits 5 ms for this thread to let Python go.
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(_SWITCH_S)
+    try:
+        agent_source()
+        warm()
+        if several:
+            from eaglelab.commands import summary
+
+            del summary  # it is loaded
+    except Exception:  # noqa: BLE001 - see above
+        return
+    finally:
+        sys.setswitchinterval(before)
 
 
 @dataclass
@@ -160,11 +186,12 @@ class _Job:
 
 def _report(job: _Job, names: Sequence[str], say: Say) -> None:
     """A page for each host on which all went well, and for those of which something was measured."""
-    if job.records and names and not job.whole:
+    for name in names if job.records and not job.whole else ():
+        if not has_figures(job.folder_of(name)):
+            continue
         from eaglelab.report import write  # here, so that no other command waits for it
 
-        for name in names:
-            write.write_report(job.folder, name, say.line)
+        write.write_report(job.folder, name, say.line)
 
 
 @contextmanager

@@ -149,4 +149,19 @@ def play(request: Request, playbook: str, outcome: Outcome, say: Say) -> None:
     def work(context: Context) -> dict[str, Any]:
         return Runner(context, ACTIONS).run(book)
 
-    run_on_hosts(in_batches(request, book), selection, outcome, say, work, playbook=book.path, record=record, undo=undo)
+    def warm() -> None:
+        for action in dict.fromkeys(task.action for task in book.actions()):
+            if (ahead := ACTIONS[action].warm) is not None:
+                ahead(request.options)
+
+    run_on_hosts(
+        in_batches(request, book),
+        selection,
+        outcome,
+        say,
+        work,
+        playbook=book.path,
+        record=record,
+        undo=undo,
+        warm=warm,
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import threading
 from functools import cache
 from importlib import resources
 
@@ -70,9 +71,17 @@ BOOTSTRAP = (
 It runs under any Python back to 2.7, so that one that is too old can say so."""
 
 
-@cache
+_JOINING = threading.Lock()
+
+
 def agent_source() -> bytes:
-    """Source of the agent: stdlib only, Python 3.8, ends by serving stdin and stdout."""
+    """Source of the agent: stdlib only, Python 3.8, ends by serving stdin and stdout. Whoever asks meanwhile waits for it."""
+    with _JOINING:
+        return _joined()
+
+
+@cache
+def _joined() -> bytes:
     parts = ["from __future__ import annotations\n"]
     parts += [_without_own_imports(name) for name in _ORDER]
     parts.append("import sys\nserve(sys.stdin.buffer, sys.stdout.buffer, FRESH)\n")
