@@ -76,7 +76,8 @@ def run_on_hosts(
     job = _Job(request, selection, outcome, work, undo, over, playbook, record, looks, whole, run, folder)
     outcome.masker = Masker.of_all(host.masker(os.environ) for host in left)
     if warm is not None:
-        threading.Thread(target=_quietly, args=(warm, len(selection.hosts) > 1), name="warm", daemon=True).start()
+        how = {"reached_by_ssh": any(host.connection != "local" for host in left), "several": len(selection.hosts) > 1}
+        threading.Thread(target=_quietly, args=(warm,), kwargs=how, name="warm", daemon=True).start()
     try:
         if len(selection.hosts) == 1:
             job.on(left[0], say, None)
@@ -89,12 +90,16 @@ def run_on_hosts(
         say.line(f"done{note}; bundle: {outcome.shown_bundle}")
 
 
-def _quietly(warm: Callable[[], None], several: bool) -> None:
+def _quietly(warm: Callable[[], None], *, reached_by_ssh: bool, several: bool) -> None:
     """What is wrong with anything in it is said by who needs it."""
     # Else each answer of a host waits 5 ms for this thread to let Python go.
     before = sys.getswitchinterval()
     sys.setswitchinterval(_SWITCH_S)
     try:
+        if reached_by_ssh:
+            from eaglelab.remote import ssh  # nobody can be reached before this is loaded
+
+            del ssh
         agent_source()
         warm()
         if several:
