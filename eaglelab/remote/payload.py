@@ -84,7 +84,8 @@ def agent_source() -> bytes:
 def _joined() -> bytes:
     parts = ["from __future__ import annotations\n"]
     parts += [_without_own_imports(name) for name in _ORDER]
-    parts.append("import sys\nserve(sys.stdin.buffer, sys.stdout.buffer, FRESH)\n")
+    # Python takes longer to end than to answer, and its controller waits for that.
+    parts.append("import os, sys\nserve(sys.stdin.buffer, sys.stdout.buffer, FRESH)\nsys.stdout.flush()\nos._exit(0)\n")
     return "\n".join(parts).encode()
 
 
