@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import glob
 import os
 import signal
@@ -224,6 +225,8 @@ class Agent:
 def serve(source: BinaryIO, out: BinaryIO, fresh: tuple[str, CodeType] | None = None) -> None:
     """Answers requests until the controller closes the stream, is gone, or has been silent for too long."""
     agent = Agent(Journal(state_folder()), out, fresh)
+    gc.freeze()
+    gc.enable()
     try:
         out.write(READY)
         out.flush()
