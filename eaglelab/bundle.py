@@ -85,10 +85,10 @@ class Bundle:
 
     def append(self, name: str, data: bytes) -> None:
         """Adds whole lines of a log; bytes that are no UTF-8 stay as they are."""
-        text = data.decode("utf-8", "surrogateescape")
+        masked = self.masker.data(data)
         path = self.path(name)
         with self._writing(path), path.open("ab") as file:
-            file.write(self.masker.text(text).encode("utf-8", "surrogateescape"))
+            file.write(masked)
 
     def event(self, task: str, action: str, state: str, **more: Any) -> None:
         """One line of events.jsonl: what was done, when, and how it ended.
