@@ -42,8 +42,9 @@ class Bundle:
         """Where file `name` of the bundle is; its folder exists. Raises HostError where it cannot be made."""
         path = self.folder / name
         with self._writing(path):
-            for folder in (*reversed(path.parent.parents), path.parent):
-                folder.mkdir(mode=0o700, exist_ok=True)
+            if not path.parent.is_dir():
+                for folder in (*reversed(path.parent.parents), path.parent):
+                    folder.mkdir(mode=0o700, exist_ok=True)
         return path
 
     def text(self, name: str, content: str) -> Path:
