@@ -48,10 +48,15 @@ def test_a_failure_of_the_work_is_raised_and_ends_the_handing_over() -> None:
                 raise OSError("the disk is full")
 
     handed = []
-    with pytest.raises(OSError, match="the disk is full"), Behind[int](work, 1) as behind:
-        for number in range(1000):
-            behind.put(number)
-            handed.append(number)
+
+    def hand() -> None:
+        with Behind[int](work, 1) as behind:
+            for number in range(1000):
+                behind.put(number)
+                handed.append(number)
+
+    with pytest.raises(OSError, match="the disk is full"):
+        hand()
     assert len(handed) < 10
 
 
@@ -73,9 +78,13 @@ def test_what_ends_the_handing_over_drops_the_rest_and_stays_the_failure() -> No
                 continue
             went_on.append(number)
 
-    with pytest.raises(KeyboardInterrupt), Behind[int](work, 5) as behind:
-        behind.put(0)
-        raise KeyboardInterrupt
+    def hand() -> None:
+        with Behind[int](work, 5) as behind:
+            behind.put(0)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        hand()
     assert went_on == []
     assert all(thread.name != "behind" for thread in threading.enumerate())
 
@@ -87,7 +96,11 @@ def test_work_that_is_dropped_is_told_so_and_cannot_take_it_for_the_end() -> Non
         list(items)
         ends.append("whole")
 
-    with pytest.raises(ValueError), Behind[int](work, 5) as behind:
-        behind.put(1)
-        raise ValueError
+    def hand() -> None:
+        with Behind[int](work, 5) as behind:
+            behind.put(1)
+            raise ValueError
+
+    with pytest.raises(ValueError):
+        hand()
     assert ends == []
