@@ -22,20 +22,20 @@ def is_plain(file: TextIO, env: Mapping[str, str]) -> bool:
 
 
 class Plain:
-    """As much of a console as lines need."""
+    """As much of a console as lines need. `file`: None where the stream was closed before this began."""
 
     is_terminal = False
 
-    def __init__(self, file: TextIO) -> None:
+    def __init__(self, file: TextIO | None) -> None:
         self.file = file
-        self.quiet = False
+        self.quiet = file is None
         self._lock = threading.Lock()
         self._console: Console | None = None
 
     def line(self, text: str) -> None:
         """One line, or several that stay together. A reader that goes away ends nothing. Raises OSError for a full disk."""
         with self._lock:
-            if self.quiet:
+            if self.quiet or self.file is None:
                 return
             try:
                 self.file.write(f"{text}\n")
@@ -46,10 +46,11 @@ class Plain:
 
     def print(self, picture: RenderableType, *, soft_wrap: bool = False) -> None:
         """A picture, drawn by rich."""
+        if self.quiet or self.file is None:
+            return
         if self._console is None:
             from eaglelab.drawing import console_on
 
             self._console = console_on(self.file)
-        self._console.quiet = self.quiet
         self._console.print(picture, soft_wrap=soft_wrap)
         self.quiet = self._console.quiet

@@ -53,7 +53,7 @@ class Say:
     def on(cls, *, json: bool) -> Say:
         """For a command line: stdout belongs to the one JSON line where `--json` asks for it."""
         file = sys.stderr if json else sys.stdout
-        if is_plain(file, os.environ):
+        if file is None or is_plain(file, os.environ):
             return cls(Plain(file))
         from eaglelab.drawing import console_on
 
