@@ -11,12 +11,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from eaglelab.commands.command import Asked, Option, command, listed, needed, switch
-from eaglelab.commands.positionals import TakesNames
-
 # Invoke turns bytecode off, and every command would compile all of the package.
 sys.dont_write_bytecode = bool(sys.flags.dont_write_bytecode)
+
+from eaglelab.commands.command import Asked, Option, command, listed, needed, switch  # noqa: E402 - see above
+from eaglelab.commands.positionals import TakesNames  # noqa: E402 - see above
+
 gc.set_threshold(50_000, 20, 50)  # what is imported stays: looking through it for garbage is a tenth of the start
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # else it reads what every package here says of itself
 
 PROJECT = Path(__file__).resolve().parent
 

@@ -6,13 +6,14 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from types import TracebackType
+from typing import TYPE_CHECKING
 
-from rich.console import Console, ConsoleOptions, RenderResult
-from rich.live import Live
-from rich.table import Table
-from rich.text import Text
-
+from eaglelab.plain import Plain
 from eaglelab.printable import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.live import Live
 
 __all__ = ["Board"]
 
@@ -26,7 +27,9 @@ class Board:
     Its methods are called from the threads of the hosts.
     """
 
-    def __init__(self, console: Console, names: Sequence[str], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, console: Console | Plain, names: Sequence[str], clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.width = max(map(len, names), default=0)
         self._console = console
         self._clock = clock
@@ -35,17 +38,20 @@ class Board:
         self._now: dict[str, str] = {}
         self._lock = threading.Lock()
         self._said_at = clock()
-        self._live = Live(self, console=console, transient=True, refresh_per_second=4)
+        self._live: Live | None = None
 
     def __enter__(self) -> Board:
-        if self._console.is_terminal:
+        if self._console.is_terminal and not isinstance(self._console, Plain):
+            from rich.live import Live
+
+            self._live = Live(self, console=self._console, transient=True, refresh_per_second=4)
             self._live.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._console.is_terminal:
+        if self._live is not None:
             self._live.stop()
 
     def at(self, name: str, what: str) -> None:
@@ -71,6 +77,9 @@ class Board:
             return True
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.table import Table
+        from rich.text import Text
+
         with self._lock:
             now, ended, left = dict(self._now), dict(self._ended), self._left
         room = max(3, (options.height or console.height) - 4)

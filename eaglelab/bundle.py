@@ -47,8 +47,9 @@ class Bundle:
         """Where file `name` of the bundle is; its folder exists. Raises HostError where it cannot be made."""
         path = self.folder / name
         with self._writing(path):
-            for folder in (*reversed(path.parent.parents), path.parent):
-                folder.mkdir(mode=0o700, exist_ok=True)
+            if not path.parent.is_dir():
+                for folder in (*reversed(path.parent.parents), path.parent):
+                    folder.mkdir(mode=0o700, exist_ok=True)
         return path
 
     def text(self, name: str, content: str) -> Path:
@@ -90,10 +91,10 @@ class Bundle:
 
     def append(self, name: str, data: bytes) -> None:
         """Adds whole lines of a log; bytes that are no UTF-8 stay as they are."""
-        text = data.decode("utf-8", "surrogateescape")
+        masked = self.masker.data(data)
         path = self.path(name)
         with self._writing(path), path.open("ab") as file:
-            file.write(self.masker.text(text).encode("utf-8", "surrogateescape"))
+            file.write(masked)
 
     def event(self, task: str, action: str, state: str, **more: Any) -> None:
         """One line of the diary: what was done, when, and how it ended.

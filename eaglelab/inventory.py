@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from eaglelab.checking import check
 from eaglelab.errors import InputError
 from eaglelab.host import Host, HostSettings, Placeholder, Server, Speculative
@@ -149,8 +151,21 @@ def _layer(doc: Located, data: object, *keys: Key) -> Layer:
     settings = _mapping(doc, data, *keys)
     if keys[0] == "hosts":
         _check_name(doc, str(keys[1]), *keys)
-    check(HostSettings, _without_unset(settings), doc, *keys)
+    given = _without_unset(settings)
+    if not _is_right(given):
+        check(HostSettings, given, doc, *keys)  # says what is wrong
     return Layer(settings, keys)
+
+
+def _is_right(settings: Mapping[str, Any]) -> bool:
+    """By the model that hosts are built with anyway: pydantic takes milliseconds to make one more of that size."""
+    if "name" in settings:
+        return False
+    try:
+        Host.model_validate({**settings, "name": "any"})
+    except ValidationError:
+        return False
+    return True
 
 
 def _host(doc: Located, name: str, layers: list[Layer]) -> Host:

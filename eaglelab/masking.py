@@ -6,10 +6,16 @@ import json
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, quote_plus
 
+if TYPE_CHECKING:
+    from eaglelab.masked_bytes import Suspects
+
 __all__ = ["MASK", "Masker", "is_secret_name"]
+
+_LARGE = 1 << 14
+"""Below so many bytes all of it is looked through as it is."""
 
 MASK = "***"
 
@@ -75,9 +81,10 @@ class Masker:
         self._names, self._plain = frozenset(names), tuple(values)
         spellings = {form for value in self._plain if value for form in _spellings(value)}
         # The longest first: a secret may be part of another.
-        ordered = sorted(spellings, key=lambda form: (-len(form), form))
-        self._values = re.compile("|".join(map(re.escape, ordered))) if ordered else None
-        self.longest = max((len(form.encode("utf-8", "surrogateescape")) for form in ordered), default=0)
+        self._forms = sorted(spellings, key=lambda form: (-len(form), form))
+        self._values = re.compile("|".join(map(re.escape, self._forms))) if self._forms else None
+        self._suspects: Suspects | None = None
+        self.longest = max((len(form.encode("utf-8", "surrogateescape")) for form in self._forms), default=0)
         """Bytes that a known value has at most, however it is spelt."""
 
     @classmethod
@@ -99,6 +106,24 @@ class Masker:
         if not any(_possible(text)):
             return text
         return "".join(map(_without_shapes, text.splitlines(keepends=True)))
+
+    def data(self, data: bytes) -> bytes:
+        """As `text`, of whole lines of a log, which may be no UTF-8: such bytes stay as they are."""
+        if len(data) < _LARGE:
+            return self._decoded(data)
+        if self._suspects is None:
+            from eaglelab.masked_bytes import Suspects  # here, for all who mask no log
+
+            words = {word for sets, _ in _SHAPES for words in sets for word in words}
+            self._suspects = Suspects(words, self._forms)
+        parts, at = [], 0
+        for first, last in self._suspects.spans(data):
+            parts += [data[at:first], self._decoded(data[first:last])]
+            at = last
+        return b"".join([*parts, data[at:]]) if parts else data
+
+    def _decoded(self, data: bytes) -> bytes:
+        return self.text(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
     def mapping(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """A copy of `data` in which secret keys have `***` as value and every text is masked, at any depth."""

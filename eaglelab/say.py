@@ -9,15 +9,12 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.measure import Measurement
-from rich.segment import Segment
-from rich.text import Text
-
 from eaglelab.masking import Masker
+from eaglelab.plain import Plain, is_plain
 from eaglelab.printable import printable
 
 if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
     from rich.status import Status
 
     from eaglelab.board import Board
@@ -26,31 +23,6 @@ __all__ = ["Say"]
 
 _QUIET_S = 10.0
 """Where nothing can be redrawn (a file, CI), progress is a new line this often."""
-
-
-_DIFF_STYLES = (("+++", "bold"), ("---", "bold"), ("@@", "cyan"), ("+", "green"), ("-", "red"))
-
-
-class _Console(Console):
-    """Whoever reads along may go away; that must not end what is at work on a host."""
-
-    def on_broken_pipe(self) -> None:
-        self.quiet = True
-        os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())  # for what Python flushes at its end
-
-
-class _Harmless:
-    """A picture whose text, which may come from a server's log, cannot steer the terminal."""
-
-    def __init__(self, renderable: RenderableType) -> None:
-        self._renderable = renderable
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for segment in console.render(self._renderable, options):
-            yield segment if segment.control else Segment(printable(segment.text), segment.style)
-
-    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        return Measurement.get(console, options, self._renderable)
 
 
 class Say:
@@ -62,7 +34,7 @@ class Say:
 
     def __init__(
         self,
-        console: Console,
+        console: Console | Plain,
         clock: Callable[[], float] = time.monotonic,
         masker: Masker | None = None,
         host: str = "",
@@ -80,7 +52,12 @@ class Say:
     @classmethod
     def on(cls, *, json: bool) -> Say:
         """For a command line: stdout belongs to the one JSON line where `--json` asks for it."""
-        return cls(_Console(file=sys.stderr if json else sys.stdout, highlight=False, markup=False, emoji=False))
+        file = sys.stderr if json else sys.stdout
+        if file is None or is_plain(file, os.environ):
+            return cls(Plain(file))
+        from eaglelab.drawing import console_on
+
+        return cls(console_on(file))
 
     def for_host(self, name: str, masker: Masker, board: Board | None = None) -> Say:
         """The same for one host; `name` is put before each line, unless it is empty."""
@@ -91,22 +68,25 @@ class Say:
         self.settle()
         if self._board:
             self._board.at(self._host, text.strip())
-        self._print(Text(self._shown(text), style=style), soft_wrap=True)
+        self._line(self._shown(text), style)
 
     def diff(self, text: str) -> None:
         """A unified diff as it is, so that it can be copied; only coloured."""
         self.settle()
-        lines = [
-            Text(line, style=next((style for start, style in _DIFF_STYLES if line.startswith(start)), ""))
-            for line in printable(text).splitlines()
-        ]
-        if lines:
-            self._print(Text("\n").join([*self._heading(), *lines]), soft_wrap=True)
+        lines = printable(text).splitlines()
+        if lines and isinstance(self.console, Plain):
+            self._line("\n".join([*filter(None, [self._heading()]), *lines]))
+        elif lines:
+            from eaglelab.drawing import diff_of
+
+            self._print(diff_of(lines, self._heading()), soft_wrap=True)
 
     def show(self, renderable: RenderableType) -> None:
         """A table or another picture."""
         self.settle()
-        self._print(Group(*self._heading(), _Harmless(renderable)))
+        from eaglelab.drawing import below
+
+        self._print(below(self._heading(), renderable))
 
     def progress(self, text: str, picture: RenderableType | None = None) -> None:
         """What is going on right now: redrawn in place on a terminal, a line every few seconds elsewhere.
@@ -117,16 +97,18 @@ class Say:
         if self._board:
             self._board.at(self._host, self._masker.text(text))
             if not self.console.is_terminal and self._board.turn():
-                self._print(Text(self._shown(f"  ... {text}"), style="dim"), soft_wrap=True)
-        elif self.console.is_terminal:
-            drawn = Text(shown) if picture is None else Group(Text(shown), _Harmless(picture))
+                self._line(self._shown(f"  ... {text}"), "dim")
+        elif self.console.is_terminal and not isinstance(self.console, Plain):
+            from eaglelab.drawing import line_of, under
+
+            drawn = line_of(shown) if picture is None else under(line_of(shown), picture)
             if self._status is None:
                 self._status = self.console.status(drawn)
                 self._status.start()
             self._status.update(drawn)
         elif self._clock() - self._said_at >= _QUIET_S:
             self._said_at = self._clock()
-            self._print(Text(f"  ... {shown}", style="dim"), soft_wrap=True)
+            self._line(f"  ... {shown}", "dim")
 
     def settle(self) -> None:
         """Ends the redrawn line, so that what follows stands below it."""
@@ -140,9 +122,20 @@ class Say:
         shown = printable(self._masker.text(text))
         return "\n".join(self._prefix + line for line in shown.split("\n")) if self._prefix else shown
 
-    def _heading(self) -> list[Text]:
+    def _heading(self) -> str:
         """Above what cannot have its host before each line."""
-        return [Text(self._prefix.rstrip(), style="bold")] if self._prefix else []
+        return self._prefix.rstrip()
+
+    def _line(self, text: str, style: str = "") -> None:
+        if not isinstance(self.console, Plain):
+            from eaglelab.drawing import line_of
+
+            self._print(line_of(text, style), soft_wrap=True)
+            return
+        try:
+            self.console.line(text)
+        except OSError:
+            self.console.quiet = True
 
     def _print(self, renderable: RenderableType, *, soft_wrap: bool = False) -> None:
         try:

@@ -38,6 +38,9 @@ class Action(ActionSpec):
     `nodes`: who does it where several hosts are one server. `each` for itself, all at once; `in turn`, by rank; `first`:
     only rank 0, whose result all get, while the others watch their own process and do `follow` in the end.
     `agree(context, mine, all)` makes one result of those of all.
+
+    `warm` loads and reads what `run` will need and what no host tells, while one is being reached; what fails in it is
+    passed over.
     """
 
     run: Callable[[Context, Any], dict[str, Any]]
@@ -48,3 +51,4 @@ class Action(ActionSpec):
     nodes: Literal["each", "in turn", "first"] = "each"
     follow: Callable[[Context, Any], None] | None = None
     agree: Callable[[Context, dict[str, Any], Mapping[str, dict[str, Any]]], dict[str, Any]] | None = None
+    warm: Callable[[Options], None] | None = None

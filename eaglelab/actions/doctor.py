@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import glob
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from eaglelab.actions.base import Action, Arguments
 from eaglelab.actions.installation import refuse_unwritable, say_installation
 from eaglelab.context import Context, LogMark, Options
-from eaglelab.diagnosis import diagnose
-from eaglelab.diagnosis.of_host import facts_of_host
-from eaglelab.diagnosis.rule import BEFORE_A_LOAD, known_rules
 from eaglelab.errors import HostError, OtherMachine
 from eaglelab.host import Host
 from eaglelab.patching.folder import find_patch
 from eaglelab.patching.spec import PatchSpec, load_patch
 from eaglelab.server.command import server_env
 from eaglelab.server.launching import launching
+
+if TYPE_CHECKING:
+    from eaglelab.diagnosis.rule import Rule
 
 __all__ = ["DOCTOR", "read_facts"]
 
@@ -89,7 +89,10 @@ def _run(context: Context, args: DoctorArguments) -> dict[str, Any]:
 
 def _refuse_pointless(context: Context, facts: dict[str, Any], args: DoctorArguments) -> None:
     """A load costs minutes: what makes it pointless is said before, and stops it where that is certain."""
-    for each in diagnose(facts_of_host(facts, context.host), known_rules(BEFORE_A_LOAD)):
+    from eaglelab.diagnosis.engine import diagnose  # here, so that the host is asked before this is loaded
+    from eaglelab.diagnosis.of_host import facts_of_host
+
+    for each in diagnose(facts_of_host(facts, context.host), _rules(context.options)):
         if each.stops and not args.anyway:
             raise HostError(
                 each.sentence,
@@ -98,6 +101,19 @@ def _refuse_pointless(context: Context, facts: dict[str, Any], args: DoctorArgum
             )
         if each.severity in ("alarm", "warning") and each.code not in _SAID_HERE:
             context.say.line(f"  {each.severity}: {each.sentence}", style="yellow")
+
+
+def _rules(options: Options) -> tuple[Rule, ...]:
+    from eaglelab.diagnosis.rule import BEFORE_A_LOAD, known_rules
+
+    return options.once(known_rules, BEFORE_A_LOAD)
+
+
+def _warm(options: Options) -> None:
+    from eaglelab.diagnosis import engine, of_host
+
+    _rules(options)
+    del engine, of_host  # they are loaded
 
 
 def _refuse_other_machine(context: Context, facts: dict[str, Any]) -> None:
@@ -192,5 +208,10 @@ def _check_patch(options: Options, args: DoctorArguments) -> None:
 
 
 DOCTOR = Action(
-    "doctor", DoctorArguments, "read what the host is, and refuse what cannot work", _run, check=_check_patch
+    "doctor",
+    DoctorArguments,
+    "read what the host is, and refuse what cannot work",
+    _run,
+    check=_check_patch,
+    warm=_warm,
 )

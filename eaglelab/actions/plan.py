@@ -132,6 +132,15 @@ def _check_patch(options: Options, args: PlanArguments) -> None:
     options.once(load_patch, find_patch(options.project, args.patch))
 
 
+def _warm(options: Options) -> None:
+    options.once(load_known, find_patch(options.project, PlanArguments().patch))
+
+
 PLAN = Action(
-    "plan", PlanArguments, "find where the patch goes, and read those lines back on the host", _run, check=_check_patch
+    "plan",
+    PlanArguments,
+    "find where the patch goes, and read those lines back on the host",
+    _run,
+    check=_check_patch,
+    warm=_warm,
 )

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
+from eaglelab.behind import Behind
 from eaglelab.context import Context, LogMark
 from eaglelab.errors import HostError
 from eaglelab.pieces import lines_of, maskable
@@ -16,6 +17,8 @@ from eaglelab.pieces import lines_of, maskable
 __all__ = ["Part", "fetch", "lines_from", "read_from"]
 
 _CHUNK = 4 << 20
+_AHEAD = 2
+"""Chunks that have come and are not hashed and written yet: what a slow disk here may cost in memory."""
 
 
 @dataclass
@@ -79,7 +82,6 @@ def read_from(context: Context, mark: LogMark) -> Iterator[tuple[Part, bytes]]:
             known = end - offset if part is not None and end > offset else None
             part, end = _part(answer, inode, known), answer["size"]
         data = data[: max(0, end - answer["offset"])]
-        part.add(data)
         yield part, data
         offset = answer["offset"] + len(data)
         if data and offset < end:
@@ -138,15 +140,21 @@ def _copy(context: Context, mark: LogMark, name: str) -> list[Part]:
     context.bundle.path(name).unlink(missing_ok=True)
     parts = list[Part]()
 
-    def blocks() -> Iterator[bytes]:
+    def blocks(found: Iterator[tuple[Part, bytes]]) -> Iterator[bytes]:
+        for part, block in found:
+            part.add(block)
+            yield block
+
+    def write(found: Iterator[tuple[Part, bytes]]) -> None:
+        for piece in maskable(blocks(found), context.bundle.masker):
+            context.bundle.append(name, piece)
+
+    context.bundle.append(name, b"")
+    with Behind(write, _AHEAD) as behind:
         for part, block in read_from(context, mark):
             if not parts or part is not parts[-1]:
                 parts.append(part)
-            yield block
-
-    context.bundle.append(name, b"")
-    for piece in maskable(blocks(), context.bundle.masker):
-        context.bundle.append(name, piece)
+            behind.put((part, block))
     return parts
 
 

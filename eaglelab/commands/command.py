@@ -6,6 +6,7 @@ commands share are groups here, and a command names the groups that it takes.
 
 from __future__ import annotations
 
+import gc
 import inspect
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -79,6 +80,7 @@ def _perform(work: Work, asked: Asked) -> None:
     from eaglelab.commands.outcome import perform
 
     code = perform(partial(work, asked), as_json=asked.json, debug=asked.debug)
+    gc.freeze()  # the process ends: Python would look through all of it for garbage, which takes as long as a patch
     if code:
         raise Exit(code=code)
 

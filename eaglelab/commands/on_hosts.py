@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,6 +24,8 @@ from eaglelab.host import Host
 from eaglelab.interruption import Interruption
 from eaglelab.masking import Masker
 from eaglelab.nodes.lockstep import Lockstep
+from eaglelab.remote.payload import agent_source
+from eaglelab.runs.figures import has_figures
 from eaglelab.say import Say
 
 if TYPE_CHECKING:
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
     from eaglelab.nodes.member import Member
 
 __all__ = ["run_on_hosts"]
+
+_SWITCH_S = 0.0005
 
 _LOGINS = 8
 """Logins at once. sshd, which may be that of one jump host for all, drops some of more than ten (MaxStartups)."""
@@ -49,13 +54,15 @@ def run_on_hosts(
     whole: bool = False,
     over: Callable[[str], None] = lambda _name: None,
     together: bool = False,
+    warm: Callable[[], None] | None = None,
 ) -> None:
     """Opens a run, then does `work` on each host; what it returns goes under the host's name into the outcome.
 
     `looks`: it changes nothing, and so takes no host's lock. With `record` the run can be resumed. `undo` puts back what
     `work` did, also where that went well; None where it leaves nothing behind. `whole`: the hosts share one piece of work, so
     that as long as it is not done all have their part in it again, and none has a report of its own. `over` hears of each
-    of several hosts that has ended. `together`: hosts that are the nodes of one server do it in step.
+    of several hosts that has ended. `together`: hosts that are the nodes of one server do it in step. `warm` is done beside
+    it, while the hosts are being reached.
     """
     past = request.past
     run = past.run if past else new_run(request.command, time.time())
@@ -78,6 +85,9 @@ def run_on_hosts(
         request = replace(request, manner=Manner(request.manner.forks, None, "continue"))  # they end each other
     job = _Job(request, selection, outcome, work, undo, over, playbook, record, looks, whole, run, folder, step)
     outcome.masker = Masker.of_all(host.masker(os.environ) for host in left)
+    if warm is not None:
+        how = {"reached_by_ssh": any(host.connection != "local" for host in left), "several": len(selection.hosts) > 1}
+        threading.Thread(target=_quietly, args=(warm,), kwargs=how, name="warm", daemon=True).start()
     try:
         if len(selection.hosts) == 1:
             job.on(left[0], say, None)
@@ -89,6 +99,28 @@ def run_on_hosts(
     if outcome.has_bundle:
         note = " (--check: nothing was changed)" if request.check else ""
         say.line(f"done{note}; bundle: {outcome.shown_bundle}")
+
+
+def _quietly(warm: Callable[[], None], *, reached_by_ssh: bool, several: bool) -> None:
+    """What is wrong with anything in it is said by who needs it."""
+    # Else each answer of a host waits 5 ms for this thread to let Python go.
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(_SWITCH_S)
+    try:
+        if reached_by_ssh:
+            from eaglelab.remote import ssh  # nobody can be reached before this is loaded
+
+            del ssh
+        agent_source()
+        warm()
+        if several:
+            from eaglelab.commands import summary
+
+            del summary  # it is loaded
+    except Exception:  # noqa: BLE001 - see above
+        return
+    finally:
+        sys.setswitchinterval(before)
 
 
 @dataclass
@@ -186,11 +218,12 @@ class _Job:
 
 def _report(job: _Job, names: Sequence[str], say: Say) -> None:
     """A page for each host on which all went well, and for those of which something was measured."""
-    if job.records and names and not job.whole:
+    for name in names if job.records and not job.whole else ():
+        if not has_figures(job.folder_of(name)):
+            continue
         from eaglelab.report import write  # here, so that no other command waits for it
 
-        for name in names:
-            write.write_report(job.folder, name, say.line)
+        write.write_report(job.folder, name, say.line)
 
 
 @contextmanager

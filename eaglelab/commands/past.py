@@ -29,6 +29,8 @@ _WAY = ("connection", "address", "user", "port")
 
 
 class _File(BaseModel):
+    model_config = ConfigDict(defer_build=True)
+
     path: str
     sha256: str
 

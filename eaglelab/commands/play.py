@@ -153,6 +153,11 @@ def play(request: Request, playbook: str, outcome: Outcome, say: Say) -> None:
     def work(context: Context) -> dict[str, Any]:
         return Runner(context, ACTIONS).run(book)
 
+    def warm() -> None:
+        for action in dict.fromkeys(task.action for task in book.actions()):
+            if (ahead := ACTIONS[action].warm) is not None:
+                ahead(request.options)
+
     run_on_hosts(
         in_batches(request, book),
         selection,
@@ -163,4 +168,5 @@ def play(request: Request, playbook: str, outcome: Outcome, say: Say) -> None:
         record=record,
         undo=undo,
         together=any(task.action in _NEED_A_SERVER for task in book.actions()),
+        warm=warm,
     )

@@ -66,7 +66,7 @@ class Rule:
 
 
 class _Entry(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)
 
     severity: Literal["note", "warning", "alarm"]
     certainty: Certainty
@@ -81,7 +81,7 @@ class _Entry(BaseModel):
 
 
 class _File(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)
 
     theme: Line
     rules: dict[Code, _Entry]

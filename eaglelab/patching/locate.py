@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from eaglelab.patching.place import NO_NAME
 from eaglelab.patching.source import Source
 from eaglelab.patching.spec import PatchSpec, Statement
-from eaglelab.patching.tree import Block, calls, dotted, functions, returns, without_docstring
+from eaglelab.patching.tree import Block, calls, dotted, functions, returns, statements, without_docstring
 
 __all__ = ["Site", "has_no_entry", "locate"]
 
@@ -68,7 +68,7 @@ def locate(source: Source, spec: PatchSpec) -> Site:
 
 
 def _classes(source: Source) -> list[ast.ClassDef]:
-    return [node for node in ast.walk(source.tree) if isinstance(node, ast.ClassDef)]
+    return [node for node in statements(source.tree) if isinstance(node, ast.ClassDef)]
 
 
 def _entry(source: Source, spec: PatchSpec) -> tuple[ast.ClassDef, ast.FunctionDef]:

@@ -33,7 +33,7 @@ class Place(BaseModel):
     function may be missing. `when` and `unless` name an optional statement that must, or must not, be there.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     name: _Text
     at: _Text

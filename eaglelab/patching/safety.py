@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import ast
-
 from eaglelab.patching.errors import PatchRefused
 from eaglelab.patching.marker import is_marked, named, strip
 from eaglelab.patching.source import Source
 from eaglelab.patching.spec import PatchSpec
+from eaglelab.patching.tree import same_tree
 
 __all__ = ["check_patched", "refuse_strangers", "without_patch"]
 
@@ -69,16 +68,4 @@ def _marked(source: Source, spec: PatchSpec) -> set[int]:
 
 
 def _same_but_for_marked(marked: Source, plain: Source, spec: PatchSpec) -> bool:
-    return ast.dump(_Without(_marked(marked, spec)).generic_visit(marked.tree)) == ast.dump(plain.tree)
-
-
-class _Without(ast.NodeTransformer):
-    """Removes the statements that begin on one of the given lines."""
-
-    def __init__(self, numbers: set[int]) -> None:
-        self._numbers = numbers
-
-    def visit(self, node: ast.AST) -> ast.AST | None:
-        if isinstance(node, ast.stmt) and node.lineno in self._numbers:
-            return None
-        return self.generic_visit(node)
+    return same_tree(marked.tree, plain.tree, without=_marked(marked, spec))

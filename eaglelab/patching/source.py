@@ -43,7 +43,7 @@ class Source:
             with _QUIETLY, warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 tree = ast.parse(data)
-                compile(data, path, "exec", dont_inherit=True)
+                compile(tree, path, "exec", dont_inherit=True)
         except SyntaxError as error:
             hint = f"it was read as Python {platform.python_version()}; a host with a newer one may know newer syntax"
             raise bare.refuse(f"this is not Python: {error.msg}", [error.lineno or 1], hint=hint) from error

@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import ast
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-__all__ = ["Block", "calls", "dotted", "enclosing", "functions", "returns", "without_docstring"]
+__all__ = [
+    "Block",
+    "calls",
+    "dotted",
+    "enclosing",
+    "functions",
+    "returns",
+    "same_tree",
+    "statements",
+    "without_docstring",
+]
 
 Block = Sequence[ast.stmt]
 _DEFERRED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
@@ -63,3 +74,40 @@ def _executed(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
         if not isinstance(node, _DEFERRED):
             yield node
             yield from _executed(ast.iter_child_nodes(node))
+
+
+def statements(tree: ast.Module) -> Iterator[ast.AST]:
+    """All statements, and what holds some (handlers, cases), in the order of `ast.walk`, which looks into expressions too."""
+    todo: deque[ast.AST] = deque(tree.body)
+    while todo:
+        node = todo.popleft()
+        yield node
+        for name in ("body", "handlers", "orelse", "finalbody", "cases"):
+            inner = getattr(node, name, None)
+            if isinstance(inner, list):
+                todo.extend(inner)
+
+
+def same_tree(one: ast.AST, other: ast.AST, *, without: Collection[int] = ()) -> bool:
+    """Whether the two are the same program, wherever it stands; statements of `one` that begin on a line of `without` do
+    not count.
+
+    As `ast.dump` of both would say, in a third of its time.
+    """
+    todo: list[tuple[object, object]] = [(one, other)]
+    while todo:
+        left, right = todo.pop()
+        if type(left) is not type(right):
+            return False
+        if isinstance(left, ast.AST):
+            todo += [(getattr(left, name, None), getattr(right, name, None)) for name in left._fields]
+        elif isinstance(left, list):
+            assert isinstance(right, list)  # noqa: S101 - they are of one type
+            if left and isinstance(left[0], ast.stmt):
+                left = [node for node in left if node.lineno not in without]
+            if len(left) != len(right):
+                return False
+            todo += zip(left, right, strict=True)
+        elif left is not right and repr(left) != repr(right):  # 0.0 is not -0.0, and a nan is itself
+            return False
+    return True

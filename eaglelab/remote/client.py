@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -97,8 +96,13 @@ class AgentClient:
     def doing(self, text: str) -> None:
         """Lets others see what the holder of the lock is at. That may fail: nobody depends on it."""
         if self._holder is not None and self._talk is not None:
-            with contextlib.suppress(HostError):
-                self._ask("doing", {"text": text}, b"", 30.0, None)
+            try:
+                self._talk.tell("doing", {"text": text}, 30.0)
+            except HostError:
+                self._drop()
+            except BaseException:
+                self._drop()  # of what a Ctrl-C has cut off, the next question must not be the rest
+                raise
 
     def call(
         self, op: str, data: bytes = b"", *, silence: float = 30.0, news: News | None = None, **args: Any

@@ -1,10 +1,11 @@
-"""How an agent is started: its source goes to the host's Python over stdin, and a line says that it runs."""
+"""How an agent is started: a few lines go to the host's Python over stdin; they run what is kept there, or ask for the rest."""
 
 from __future__ import annotations
 
 from eaglelab.errors import HostError
+from eaglelab.remote.agent.kept import WANTED
 from eaglelab.remote.agent.wire import READY
-from eaglelab.remote.payload import BOOTSTRAP, agent_source
+from eaglelab.remote.payload import BOOTSTRAP, agent_source, beginning
 from eaglelab.remote.pipe import Link, LinkLost, Pipe, Silent
 from eaglelab.remote.sudo import sudo_refused
 from eaglelab.remote.talk import Talk
@@ -31,14 +32,17 @@ def start_agent(link: Link, python: str, silence: float) -> Talk:
 def _greeted(pipe: Pipe, link: Link, python: str, silence: float) -> bytes:
     """Bytes that came after the greeting."""
     source = agent_source()
-    seen = b""
+    seen, sent = b"", False
     try:
-        pipe.send(b"%d\n" % len(source) + source, silence)
+        pipe.send(_sized(beginning(source)), silence)
         while READY not in seen:
             piece = pipe.receive(silence)
             seen += piece
             if not piece or len(seen) > _MOST_CHATTER:
                 break
+            if WANTED in seen and not sent:
+                pipe.send(_sized(source), silence)
+                sent = True
     except Silent:
         raise
     except LinkLost as error:  # it ended, which may be why nobody took the source
@@ -46,6 +50,10 @@ def _greeted(pipe: Pipe, link: Link, python: str, silence: float) -> bytes:
     if READY not in seen:
         raise _no_agent(pipe, seen, link, python)
     return seen.split(READY, 1)[1]
+
+
+def _sized(source: bytes) -> bytes:
+    return b"%d\n" % len(source) + source
 
 
 def _last_words(pipe: Pipe) -> bytes:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
+import threading
 from functools import cache
 from importlib import resources
 
-__all__ = ["BOOTSTRAP", "agent_source"]
+__all__ = ["BOOTSTRAP", "agent_source", "beginning"]
 
 _ORDER = (
+    "kept",
     "wire",
     "processes",
     "lineage",
@@ -49,6 +52,7 @@ _ORDER = (
     "server",
     "http",
     "checkup",
+    "meanwhile",
     "package",
     "facts",
     "main",
@@ -65,18 +69,33 @@ BOOTSTRAP = (
     'sys.version_info<(3,8) and sys.exit("EAGLELAB-PYTHON-TOO-OLD %d.%d"%sys.version_info[:2]);'
     'exec(compile(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())),"eaglelab-agent","exec"),{"__name__":"eaglelab_agent"})'
 )
-"""What the host's Python is started with (`python -I -S -c BOOTSTRAP`); it then reads a length and that much source.
+"""What the host's Python is started with (`python -I -S -c BOOTSTRAP`); it then reads a length and that much source: `beginning`.
 
 It runs under any Python back to 2.7, so that one that is too old can say so."""
 
 
-@cache
+_JOINING = threading.Lock()
+
+
 def agent_source() -> bytes:
-    """Source of the agent: stdlib only, Python 3.8, ends by serving stdin and stdout."""
+    """Source of the agent: stdlib only, Python 3.8, ends by serving stdin and stdout. Whoever asks meanwhile waits for it."""
+    with _JOINING:
+        return _joined()
+
+
+@cache
+def _joined() -> bytes:
     parts = ["from __future__ import annotations\n"]
     parts += [_without_own_imports(name) for name in _ORDER]
-    parts.append("import sys\nserve(sys.stdin.buffer, sys.stdout.buffer)\n")
+    # Python takes longer to end than to answer, and its controller waits for that.
+    parts.append("import os, sys\nserve(sys.stdin.buffer, sys.stdout.buffer, FRESH)\nsys.stdout.flush()\nos._exit(0)\n")
     return "\n".join(parts).encode()
+
+
+def beginning(source: bytes) -> bytes:
+    """Source of what runs first there: it has the agent of this source begin, from what the host keeps of it or anew."""
+    digest = hashlib.sha256(source).hexdigest()
+    return f"from __future__ import annotations\n{_without_own_imports('kept')}\nbegin({digest!r})\n".encode()
 
 
 def _without_own_imports(name: str) -> str:

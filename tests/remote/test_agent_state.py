@@ -18,8 +18,8 @@ from linkkit import client
 
 from eaglelab.errors import AttentionError
 from eaglelab.remote.agent.journal import Journal
+from eaglelab.remote.agent.kept import state_folder
 from eaglelab.remote.agent.lock import Lock
-from eaglelab.remote.agent.state import state_folder
 from eaglelab.remote.agent.wire import AgentError
 from eaglelab.remote.agent.writing import write_new
 from eaglelab.remote.hints import explain

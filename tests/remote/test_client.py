@@ -288,7 +288,9 @@ def test_a_link_lost_around_a_start_ends_in_one_server_and_its_record(
     assert status["record"] == record
     assert set(status["members"]) == {record["pid"], record["session"]}
     notes = [json.loads(line) for line in (tmp_path / "eaglelab/journal.jsonl").read_text().splitlines()]
-    assert [note["op"] for note in notes].count("start") == 1
+    assert [note["op"] for note in notes].count(
+        "started"
+    ) == 1  # the first agent may have been ended before it started any
 
 
 def test_two_starts_of_one_run_are_two_starts(agent: AgentClient, tmp_path: Path) -> None:

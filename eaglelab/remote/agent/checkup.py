@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import glob
 import json
 import os
 import re
-from typing import Any, Sequence
+from typing import Any, Iterable, Sequence
 
 __all__ = ["flags_not_known", "model_facts", "torch_version", "variables_not_known"]
 
@@ -63,8 +62,7 @@ def flags_not_known(package: str, flags: Sequence[str]) -> Any:
     if not known >= _ALWAYS_THERE:
         return None
     unknown = [flag for flag in flags if not any(name.startswith(flag) for name in known)]
-    near = {flag: (difflib.get_close_matches(flag, known, n=1) + [None])[0] for flag in unknown}
-    return {"known": len(known), "unknown": near}
+    return {"known": len(known), "unknown": {flag: _nearest_of(flag, known) for flag in unknown}}
 
 
 def variables_not_known(package: str, names: Sequence[str]) -> Any:
@@ -83,8 +81,14 @@ def variables_not_known(package: str, names: Sequence[str]) -> Any:
     if not known:
         return None
     words = sorted(name.decode() for name in known)
-    near = {name: (difflib.get_close_matches(name, words, n=1) + [None])[0] for name in own if name not in words}
-    return {"known": len(words), "unknown": near}
+    return {"known": len(words), "unknown": {name: _nearest_of(name, words) for name in own if name not in words}}
+
+
+def _nearest_of(word: str, known: Iterable[str]) -> str | None:
+    import difflib  # here, for the sake of every start that goes well
+
+    found = difflib.get_close_matches(word, list(known), n=1)
+    return found[0] if found else None
 
 
 def torch_version(python: str) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from eaglelab.remote.agent.journal import Journal
 from eaglelab.remote.agent.links import link_into_store
 from eaglelab.remote.agent.manifest import read_manifest
 from eaglelab.remote.agent.marks import port_holder
+from eaglelab.remote.agent.meanwhile import Meanwhile
 from eaglelab.remote.agent.package import find_installation
 from eaglelab.remote.agent.processes import user_name
 from eaglelab.remote.agent.server import Server
@@ -85,6 +85,11 @@ def _nearest(path: str) -> str:
     return path
 
 
+def _free(path: str) -> int:
+    disk = os.statvfs(path)
+    return disk.f_bavail * disk.f_frsize
+
+
 def _can_append(log: str) -> bool:
     there = _nearest(log)
     return os.access(there, os.W_OK) and os.path.isdir(there) == (there != log)
@@ -139,6 +144,7 @@ def facts(
     options = dict(launcher or {"name": "process"})
     starter = server.launchers.named(options.pop("name"))
     starter.check(options, host)
+    gpus, status = Meanwhile(_gpus), Meanwhile(server.status)  # while Python looks for SGLang
     image = starter.installation(options, targets)
     if image:
         installation = {"package": image.copies, "version": image.version, "others": []}
@@ -148,9 +154,8 @@ def facts(
     paths = {target: os.path.join(package, target) for target in targets}
     files = {target: _describe(package, path) for target, path in paths.items() if os.path.exists(path)}
     folders = {target: {os.path.dirname(paths[target]), os.path.dirname(files[target]["path"])} for target in files}
-    status = server.status()
+    now, seen = status.result(), gpus.result()
     holder = port_holder(port, journal.folder) if starter.here else None
-    gpus = _gpus()
     log = os.path.expanduser(log)
     try:
         log_info = os.stat(log)
@@ -158,7 +163,7 @@ def facts(
         log_info = None
     return {
         "hostname": socket.gethostname(),
-        "machine": machine(gpus),
+        "machine": machine(seen),
         "user": user_name(os.getuid()),
         "home": home,
         "state": journal.folder,
@@ -173,14 +178,14 @@ def facts(
         "writable": {target: all(os.access(folder, os.W_OK) for folder in folders[target]) for target in files},
         "read_only": sorted(target for target in files if any(_is_read_only(folder) for folder in folders[target])),
         "disk_free": {
-            "SGLang": shutil.disk_usage(package).free,
-            "the state folder": shutil.disk_usage(_nearest(journal.folder)).free,
-            "the server's log": shutil.disk_usage(_nearest(log)).free,
+            "SGLang": _free(package),
+            "the state folder": _free(_nearest(journal.folder)),
+            "the server's log": _free(_nearest(log)),
         },
-        "gpus": gpus,
+        "gpus": seen,
         "port_holder": holder,
-        "port_is_ours": bool(holder and holder["pid"] in status["members"]),
-        "server": status,
+        "port_is_ours": bool(holder and holder["pid"] in now["members"]),
+        "server": now,
         "manifest": read_manifest(journal),
         "states": journal.states(),
         "loads": known_loads(journal),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import glob
 import os
 import signal
 import sys
 import time
-import traceback
+from types import CodeType
 from typing import Any, BinaryIO
 
 from eaglelab.remote.agent.checkup import flags_not_known, variables_not_known
@@ -17,12 +18,13 @@ from eaglelab.remote.agent.files import read_file, sed
 from eaglelab.remote.agent.flocks import FolderLocks
 from eaglelab.remote.agent.http import generate, request
 from eaglelab.remote.agent.journal import Journal
+from eaglelab.remote.agent.kept import keep_code, state_folder
 from eaglelab.remote.agent.launchers.slurm_queue import queue_of
 from eaglelab.remote.agent.lock import Lock
 from eaglelab.remote.agent.manifest import manifest_entries, read_manifest
 from eaglelab.remote.agent.places import Places, heartbeat
 from eaglelab.remote.agent.server import Server
-from eaglelab.remote.agent.state import StateFolder, state_folder
+from eaglelab.remote.agent.state import StateFolder
 from eaglelab.remote.agent.tail import digest_range, read_tail
 from eaglelab.remote.agent.wire import READY, AgentError, Reply, encode_frame, read_frame
 
@@ -58,13 +60,15 @@ class _ControllerGone(Exception):
 class Agent:
     """The operations by name: `op_NAME(**arguments)` returns a message, or a message and raw bytes.
 
-    Raw bytes that came beside the request are the argument `data`; `beat` sends news while an operation works.
+    Raw bytes that came beside the request are the argument `data`; `beat` sends news while an operation works. `fresh`:
+    the sha256 and the code of this agent, where they are not kept on the host yet.
     """
 
-    def __init__(self, journal: Journal, out: BinaryIO) -> None:
+    def __init__(self, journal: Journal, out: BinaryIO, fresh: tuple[str, CodeType] | None = None) -> None:
         self.journal = journal
         self.out = out
         self.state: StateFolder = journal
+        self._fresh = fresh
         self.server = Server(journal)
         self.loads = self.server.loads
         self.places = Places(journal, Server)
@@ -77,7 +81,11 @@ class Agent:
         return facts(self.journal, **about)
 
     def op_lock(self, holder: dict[str, Any], steal: bool = False) -> Any:
-        return {"before": self.lock.take(holder, steal)}
+        before = self.lock.take(holder, steal)
+        fresh, self._fresh = self._fresh, None
+        if fresh is not None:  # only now: whoever has no lock changes nothing here
+            keep_code(self.journal.folder, *fresh)
+        return {"before": before}
 
     def op_enter(self, run: str, task: str, session: str) -> Any:
         """From here on the server at hand is that of a place (see places.py). `session` took the lock of this host; what
@@ -256,6 +264,8 @@ class Agent:
         except _ControllerGone:
             raise
         except Exception as error:
+            import traceback  # here, for the sake of every start that goes well
+
             self.send(
                 {
                     "error": {
@@ -270,9 +280,11 @@ class Agent:
             self.send({"ok": frame}, raw)
 
 
-def serve(source: BinaryIO, out: BinaryIO) -> None:
+def serve(source: BinaryIO, out: BinaryIO, fresh: tuple[str, CodeType] | None = None) -> None:
     """Answers requests until the controller closes the stream, is gone, or has been silent for too long."""
-    agent = Agent(Journal(state_folder()), out)
+    agent = Agent(Journal(state_folder()), out, fresh)
+    gc.freeze()
+    gc.enable()
     try:
         out.write(READY)
         out.flush()

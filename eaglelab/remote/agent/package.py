@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+import marshal
 import os
 import re
 import subprocess
 from typing import Any, Iterator
-from urllib.parse import unquote, urlsplit
 
 from eaglelab.remote.agent.wire import AgentError
 
@@ -17,17 +17,21 @@ _NEUTRAL = "/"
 """Python looks into the current folder first, and a home may well have a checkout in a folder named sglang."""
 
 _SCRIPT = """
-import importlib.util, json, os, sys
+import importlib.util, marshal, os, sys
 spec = importlib.util.find_spec('sglang')
 installed = []
+def there(entry):
+    names = os.listdir(entry) if os.path.isdir(entry) else []
+    return any(name.lower().startswith('sglang') and name.endswith('-info') for name in names + [os.path.basename(entry)])
 try:
-    from importlib import metadata
-    for one in metadata.distributions(name='sglang'):
-        installed.append([one.version, str(one.locate_file('')), one.read_text('direct_url.json')])
+    if any(there(entry) or entry.endswith('.egg') for entry in sys.path if entry):  # else metadata takes long to find nothing
+        from importlib import metadata
+        for one in metadata.distributions(name='sglang'):
+            installed.append([one.version, str(one.locate_file('')), one.read_text('direct_url.json')])
 except Exception:
     pass  # what is said of an installation is a help; where the package is does not hang on it
 found = {'origin': spec.origin if spec else None, 'path': [entry for entry in sys.path if entry], 'installed': installed}
-print('SGLANG=' + json.dumps(found))
+print('SGLANG=' + marshal.dumps(found, 2).hex())
 """
 
 
@@ -46,10 +50,10 @@ def _ask(python: str, env: dict[str, str]) -> dict[str, Any]:
         raise AgentError("no-python", "cannot run %s: %s" % (python, error.strerror)) from error
     except subprocess.TimeoutExpired as error:
         raise AgentError("no-python", "%s did not answer within 60 s" % python) from error
-    found = re.search(rb"^SGLANG=(\{.*)$", done.stdout, re.M)
+    found = re.search(rb"^SGLANG=([0-9a-f]+)$", done.stdout, re.M)
     if found is None:
         raise AgentError("no-python", "%s failed: %s" % (python, done.stderr.decode(errors="replace").strip()[-500:]))
-    answer: dict[str, Any] = json.loads(found.group(1))
+    answer: dict[str, Any] = marshal.loads(bytes.fromhex(found.group(1).decode()))
     return answer
 
 
@@ -108,6 +112,8 @@ def _installed(answer: dict[str, Any]) -> Iterator[tuple[str, str | None, str]]:
     """Folder, package and version of what pip or uv have on record; an editable one lies in the checkout that it names."""
     for version, base, direct in answer["installed"]:
         if direct:
+            from urllib.parse import unquote, urlsplit  # here, for the sake of every start that does not need it
+
             try:
                 url = json.loads(direct)
                 if url.get("dir_info", {}).get("editable"):

@@ -16,18 +16,10 @@ from eaglelab.remote.agent.shapes import misfit
 from eaglelab.remote.agent.wire import AgentError
 from eaglelab.remote.agent.writing import fsync_folder, write_all, write_new
 
-__all__ = ["StateFolder", "state_folder"]
+__all__ = ["StateFolder"]
 
 _ALWAYS = ("objects", "history", "runs", "files")
-_AT_NEED = ("launch", "images", "tasks")
-
-
-def state_folder() -> str:
-    """Below XDG_STATE_HOME; a relative one is invalid by its specification, and to be ignored."""
-    base = os.environ.get("XDG_STATE_HOME", "")
-    if not os.path.isabs(base):
-        base = os.path.join(os.path.expanduser("~"), ".local", "state")
-    return os.path.join(base, "eaglelab")
+_AT_NEED = ("launch", "images", "tasks", "agent")
 
 
 class StateFolder:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import shutil
 import subprocess
 from typing import Any, Mapping, Sequence
 
@@ -58,7 +57,9 @@ def ask(words: Sequence[str], env: Mapping[str, str] | None = None, stdin: bytes
 
 
 def must_have(*tools: str) -> None:
-    missing = [tool for tool in tools if shutil.which(tool) is None]
+    from shutil import which  # here, for the sake of hosts without engines
+
+    missing = [tool for tool in tools if which(tool) is None]
     if missing:
         raise AgentError("no-engine", "there is no %s on this host" % " and no ".join(missing))
 
@@ -77,7 +78,9 @@ def papers(state: StateFolder, record: Mapping[str, Any], files: Mapping[str, by
 
 
 def remove_papers(state: StateFolder, name: str) -> None:
-    shutil.rmtree(_papers_of(state, name), ignore_errors=True)
+    from shutil import rmtree
+
+    rmtree(_papers_of(state, name), ignore_errors=True)
 
 
 def _papers_of(state: StateFolder, name: str) -> str:

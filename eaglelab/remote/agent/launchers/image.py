@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import base64
+import binascii
 import json
 import os
 from typing import Any
@@ -69,7 +69,7 @@ def find_image(state: StateFolder, engine: str, name: str, python: str, targets:
         known = _look_into(engine, digest, python, targets)
         _make_folder(copies)
         for target, data in known.pop("files").items():
-            _keep_copy(os.path.join(copies, target), base64.b64decode(data))
+            _keep_copy(os.path.join(copies, target), binascii.a2b_base64(data))
         state.write(os.path.join(folder, "about.json"), dict(known, looked_for=sorted(earlier.union(targets))))
     return Image(digest, known["package"], known["version"], copies)
 

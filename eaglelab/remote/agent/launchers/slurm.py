@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import socket
 from typing import Any
 
@@ -162,7 +161,9 @@ class SlurmLauncher(Launcher):
             return pairs(found.out)
         if "Invalid job id" not in found.error:
             raise AgentError("no-engine", "Slurm does not answer: %s" % found.error)
-        if shutil.which("sacct") is None:
+        from shutil import which  # here, for the sake of hosts without Slurm
+
+        if which("sacct") is None:
             return {}
         past = ask(["sacct", "-n", "-P", "-X", "-j", job, "-o", "State,ExitCode"])
         row = past.out.strip().split("|") if past.ok else []
