@@ -15,7 +15,7 @@ __all__ = ["PATIENCE_S", "Gate", "impatient"]
 PATIENCE_S = 4
 """The agents' own limit of silence here, after which they end by themselves; 300 in real life."""
 
-_LAST = b"serve(sys.stdin.buffer, sys.stdout.buffer)\n"
+_LAST = b"\nimport os, sys\nserve("
 
 _TEXT = """
 def _gate(op, nth, call, reached, go):
@@ -93,6 +93,7 @@ def impatient(agent: bytes, seconds: int) -> bytes:
 
 def _with(agent: bytes, text: bytes) -> bytes:
     """The agent's source with `text` before it begins to serve."""
-    if not agent.endswith(_LAST):
+    before, last, after = agent.rpartition(_LAST)
+    if not last:
         raise AssertionError("the agent's source no longer ends as the gate expects")
-    return agent[: -len(_LAST)] + text + _LAST
+    return before + b"\n" + text + last + after

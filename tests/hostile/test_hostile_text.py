@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from rich.table import Table
 from rich.text import Text
 
+from eaglelab.drawing import console_on
+from eaglelab.plain import Plain
 from eaglelab.printable import printable
 from eaglelab.profile.logfile import read_log
 from eaglelab.report.terminal import log_report
@@ -32,19 +34,22 @@ ATTACKS = [
 STEERING = [chr(code) for code in [*range(9), *range(11, 32), *range(127, 160), 0x202E, 0x2066]]
 
 
-def said(do: Callable[[Say], Any], *, terminal: bool = False) -> str:
+def said(do: Callable[[Say], Any], *, drawn: bool = True, terminal: bool = False) -> str:
+    """What a console writes: one that draws, as on a terminal, or the plain one of files and pipes."""
     out = io.StringIO()
-    say = Say.on(json=False)
-    say.console.file = out
-    say.console.width = 200
-    say.console._force_terminal = say.console.is_interactive = terminal
+    console: Any = console_on(out) if drawn else Plain(out)
+    if drawn:
+        console.width = 200
+        console._force_terminal = console.is_interactive = terminal
+    say = Say(console)
     do(say)
     say.settle()
     return out.getvalue()
 
 
+@pytest.mark.parametrize("drawn", [True, False])
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_lines_diffs_and_tables_show_it_as_text(attack: str) -> None:
+def test_lines_diffs_and_tables_show_it_as_text(attack: str, drawn: bool) -> None:
     def everything(say: Say) -> None:
         say.line(f"log: {attack}")
         say.diff(f"--- {attack}\n+{attack}\n")
@@ -53,15 +58,15 @@ def test_lines_diffs_and_tables_show_it_as_text(attack: str) -> None:
         table.add_row(Text(f"text {attack}"))
         say.show(table)
 
-    shown = said(everything)
+    shown = said(everything, drawn=drawn)
     assert not set(shown) & set(STEERING)
     # Rich drops some characters of a cell by itself, such as the bell.
     assert shown.count(printable(attack.rstrip("\x07"))[-6:]) >= 5
 
 
-@given(st.text(max_size=30))
-def test_whatever_it_is_nothing_steers(text: str) -> None:
-    shown = said(lambda say: say.line(text))
+@given(st.text(max_size=30), st.booleans())
+def test_whatever_it_is_nothing_steers(text: str, drawn: bool) -> None:
+    shown = said(lambda say: say.line(text), drawn=drawn)
     assert not set(shown) & set(STEERING)
     shown.encode()
 
