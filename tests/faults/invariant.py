@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from gate import PATIENCE_S
 from nursery import Done
@@ -38,13 +39,17 @@ def probe() -> str:
     return hashlib.sha256((ROOT / "patches/eagle3-profile/eaglelab_probe.py").read_bytes()).hexdigest()
 
 
+_Found = dict[str, tuple[str, int, int, int]]
+"""File (below the package) -> its sha256, mode, owner and group."""
+
 Allowed = Callable[[str, str | None], bool]
 """File (below the package) and its sha256 (None: gone) -> whether a stranger, and not we, made it so."""
 
 
 def whole(stage: Stage, strange: Allowed) -> list[str]:
     """Each file is the original, the patched one or (`strange`) somebody's, and the host's journal says which."""
-    found, wrong = _picture(stage), []
+    found, said = _at_once(stage)
+    wrong: list[str] = []
     for name, (digest, mode, uid, gid) in stage.original.items():
         now = found.get(name)
         known = {digest, patched(Path(name), stage.bytes_of(name))} if "worker" in name else {digest}
@@ -58,25 +63,35 @@ def whole(stage: Stage, strange: Allowed) -> list[str]:
             continue
         if (name != PROBE or found[name][0] != probe()) and not strange(name, found[name][0]):
             wrong.append(f"{name} is not ours, or not whole")
-    return wrong + _recorded(stage, found)
+    if isinstance(said, Exception):
+        return [*wrong, f"the host's manifest cannot be read: {said}"]
+    return wrong + _recorded(stage, found, said)
 
 
-def _recorded(stage: Stage, found: dict[str, tuple[str, int, int, int]]) -> list[str]:
-    try:
-        states = {item["path"]: item for item in Journal(str(stage.state)).states()}
-    except Exception as error:  # noqa: BLE001 - whatever it is, the host's memory cannot be read
-        return [f"the host's manifest cannot be read: {error}"]
+def _at_once(stage: Stage) -> tuple[_Found, dict[str, str] | Exception]:
+    """The files, and what the journal says at that moment: an agent whose controller was killed may be at work still."""
+    while True:
+        found = _picture(stage)
+        try:
+            said: Any = {item["path"]: item["state"] for item in Journal(str(stage.state)).states()}
+        except Exception as error:  # noqa: BLE001 - whatever it is, the host's memory cannot be read
+            said = error
+        if _picture(stage) == found:
+            return found, said
+
+
+def _recorded(stage: Stage, found: _Found, states: dict[str, str]) -> list[str]:
     wrong = []
     for name, (digest, *_) in found.items():
         worker = "worker" in name and name in stage.original
         ours = (name == PROBE and digest == probe()) or (worker and digest == patched(Path(name), stage.bytes_of(name)))
-        said = states.get(str(stage.package / name), {"state": "not on record"})["state"]
+        said = states.get(str(stage.package / name), "not on record")
         if ours and said != "patched":
             wrong.append(f"{name} is patched, and the journal says: {said}")
     return wrong
 
 
-def _picture(stage: Stage) -> dict[str, tuple[str, int, int, int]]:
+def _picture(stage: Stage) -> _Found:
     return {name: what for name, what in picture(stage.package).items() if not name.endswith(".fill")}
 
 
