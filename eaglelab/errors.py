@@ -13,6 +13,7 @@ __all__ = [
     "LockLost",
     "NotOurs",
     "OtherMachine",
+    "Refused",
 ]
 
 
@@ -49,6 +50,10 @@ class LockLost(NotOurs):
 
 class OtherMachine(NotOurs):
     """A run that is taken up again finds another machine, or another SGLang, than it began on (exit 1)."""
+
+
+class Refused(HostError):
+    """A host, once it was read, cannot do what was asked: nothing was changed, and the same run would be refused again (exit 1)."""
 
 
 class HostsFailed(EaglelabError):

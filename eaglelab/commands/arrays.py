@@ -14,12 +14,13 @@ from typing import Any
 from eaglelab.actions import ACTIONS
 from eaglelab.actions.tasks import end_tasks
 from eaglelab.board import Board
-from eaglelab.commands.hosts import Selection, connected
+from eaglelab.commands.hosts import LOGINS, Selection, connected
 from eaglelab.commands.measuring import Job, try_load
 from eaglelab.commands.together import Manner, Together
 from eaglelab.context import Context, Found
 from eaglelab.errors import AttentionError, EaglelabError, HostError, InputError, Interrupted, NotOurs
 from eaglelab.host import Host
+from eaglelab.idle import SIGN_S
 from eaglelab.interruption import Interruption
 from eaglelab.playbook import Playbook
 from eaglelab.profile.measurement_set import Failed, Measurement
@@ -35,12 +36,6 @@ from eaglelab.sweep.nodes import Nodes
 from eaglelab.sweep.plan import Load, SweepPlan
 
 __all__ = ["Array", "refuse_array"]
-
-_SIGN_S = 60.0
-"""How often an agent that waits hears from us: it ends after five minutes of silence."""
-
-_LOGINS = 8
-"""Logins at once: sshd drops some of more than ten (MaxStartups)."""
 
 _GRACE_S = 30.0
 _KEEPER = "keeper"
@@ -74,7 +69,7 @@ class Array:
     at_once: int | None
     rows: list[dict[str, Any]] = field(default_factory=list)
     by_node: dict[str, list[Measurement]] = field(default_factory=dict)
-    turn: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(_LOGINS))
+    turn: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(LOGINS))
     queue: JobQueue = field(init=False)
     nodes: Nodes = field(init=False)
 
@@ -262,7 +257,7 @@ class _Sign:
 
     def __call__(self) -> None:
         self.context.sleep(0)
-        if self.context.clock() - self.said >= _SIGN_S:
+        if self.context.clock() - self.said >= SIGN_S:
             self.said = self.context.clock()
             self.context.client.call("list", pattern="")
 

@@ -28,7 +28,10 @@ from eaglelab.remote.interruptible import InterruptibleLink
 from eaglelab.remote.pipe import Link, LocalLink
 from eaglelab.say import Say
 
-__all__ = ["Selection", "connected", "lab_root", "select_hosts", "take_lock"]
+__all__ = ["LOGINS", "Selection", "connected", "lab_root", "select_hosts", "take_lock"]
+
+LOGINS = 8
+"""At once, by `turn` of `connected`. sshd, which may be that of one jump host for all, drops some of more than ten (MaxStartups)."""
 
 _LOCK_TRIES, _LOCK_PAUSE_S = 20, 0.5
 """A controller that was killed lets go of the lock as soon as its agent sees the stream end: worth a moment."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from eaglelab.context import Context
-from eaglelab.errors import HostError
+from eaglelab.errors import Refused
 from eaglelab.sweep.matrix import Matrix
 
 __all__ = ["refuse_unknown"]
@@ -15,7 +15,7 @@ __all__ = ["refuse_unknown"]
 def refuse_unknown(context: Context, matrix: Matrix, *, anyway: bool) -> None:
     """Looks up the flags and variables that are varied in the release's own sources, as text.
 
-    Raises HostError for what they do not hold; with `anyway` it is only said. Where they hold too little to tell, or lie in
+    Raises Refused for what they do not hold; with `anyway` it is only said. Where they hold too little to tell, or lie in
     an image, nothing is said.
     """
     if not (matrix.flags or matrix.env) or context.facts.get("image"):
@@ -39,7 +39,7 @@ def refuse_unknown(context: Context, matrix: Matrix, *, anyway: bool) -> None:
         context.say.line(f"  tried all the same: {what}", style="yellow")
         return
     hint = "correct --server-arg and --env (or the sweep file); or spend the loads all the same: --anyway"
-    raise HostError(what, where=context.host.name, hint=hint)
+    raise Refused(what, where=context.host.name, hint=hint)
 
 
 def _told(found: Mapping[str, Any] | None, dashes: str, what: str, so: str) -> Iterator[str]:

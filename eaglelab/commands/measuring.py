@@ -16,7 +16,7 @@ from eaglelab.commands.clients import Client
 from eaglelab.commands.known_settings import refuse_unknown
 from eaglelab.commands.restoring import found_before, leave, named, put_back
 from eaglelab.context import Context
-from eaglelab.errors import AttentionError, EaglelabError, HostError, Interrupted, NotOurs
+from eaglelab.errors import AttentionError, EaglelabError, HostError, Interrupted, NotOurs, Refused
 from eaglelab.nodes.member import NodeGone
 from eaglelab.playbook import Playbook
 from eaglelab.profile.measurement_set import Failed
@@ -156,7 +156,7 @@ def _refuse_irrelevant(context: Context, job: Job) -> None:
     if job.anyway:
         context.say.line(f"  {', '.join(names)} cannot change a decode cycle here, measured all the same: {found.why}")
         return
-    raise HostError(
+    raise Refused(
         f"{', '.join(names)} cannot change a decode cycle here: {found.why}",
         where=context.host.name,
         hint="vary disable-custom-all-reduce with it, or measure it all the same: --anyway",

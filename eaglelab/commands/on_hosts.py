@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eaglelab.bundle import Bundle, new_run
-from eaglelab.commands.hosts import Selection, connected
+from eaglelab.commands.hosts import LOGINS, Selection, connected
 from eaglelab.commands.outcome import Outcome
 from eaglelab.commands.past import PastRun
 from eaglelab.commands.request import Request
@@ -35,9 +35,6 @@ if TYPE_CHECKING:
 __all__ = ["run_on_hosts"]
 
 _SWITCH_S = 0.0005
-
-_LOGINS = 8
-"""Logins at once. sshd, which may be that of one jump host for all, drops some of more than ten (MaxStartups)."""
 
 
 def run_on_hosts(
@@ -141,7 +138,7 @@ class _Job:
     folder: Path
     step: Lockstep | None = None
     begun: dict[str, Context] = field(default_factory=dict)
-    turn: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(_LOGINS))
+    turn: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(LOGINS))
 
     @property
     def puts_all_back(self) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from eaglelab.commands.interrupts import Interrupts
-from eaglelab.errors import EaglelabError, Interrupted, OtherMachine
+from eaglelab.errors import EaglelabError, Interrupted, OtherMachine, Refused
 from eaglelab.masking import Masker
 from eaglelab.printable import printable
 from eaglelab.say import Say
@@ -147,7 +147,7 @@ def _unreachable(error: BaseException) -> bool:
 def _failed(outcome: Outcome, error: EaglelabError, debug: bool) -> None:
     outcome.exit_code = error.exit_code
     mask = outcome.masker.text
-    if outcome.resume and not isinstance(error, OtherMachine):
+    if outcome.resume and not isinstance(error, OtherMachine | Refused):
         if error.exit_code in (1, 130):  # else mend it first
             error.hint = "; ".join(filter(None, [error.hint, f"{outcome.resume} goes on with this run"]))
         elif _unreachable(error):

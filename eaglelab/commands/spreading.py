@@ -12,6 +12,7 @@ from eaglelab.commands.spread_tries import SpreadTries
 from eaglelab.context import Context
 from eaglelab.errors import HostError, InputError, OtherMachine
 from eaglelab.host import Host
+from eaglelab.idle import Idle
 from eaglelab.profile.measurement_set import Failed, Measurement
 from eaglelab.profile.setting_key import SettingKey
 from eaglelab.profile.spread import Spread, merge
@@ -20,9 +21,6 @@ from eaglelab.sweep.deck import without_dead
 from eaglelab.sweep.plan import Load, SweepPlan
 
 __all__ = ["Spreading", "refuse_spread"]
-
-_SIGN_S = 60.0
-"""How often a host that waits is told that somebody is still there: its agent ends after five minutes of silence."""
 
 
 def refuse_spread(hosts: Sequence[Host], *, shares: bool) -> None:
@@ -83,7 +81,7 @@ class Spreading:
         return merge(by_host, self.reference, simulated=self.simulated, sglang=self.sglang, failed=failed)
 
     def _loads(self, context: Context, job: Job, plan: SweepPlan, failed: list[Failed]) -> None:
-        name, idle, about = context.host.name, _Idle(context), identity(context)
+        name, idle, about = context.host.name, Idle(context, "the other hosts"), identity(context)
         loads = without_dead(plan.loads, self.tries.dead(about, plan.loads) if context.resumed else {})
         self._loads_of_all = loads
         before = self._before(context, job, loads, about)
@@ -170,25 +168,6 @@ class _Before:
     kept: Sequence[Load] = ()
     lost: Sequence[Load] = ()
     why: str = ""
-
-
-@dataclass
-class _Idle:
-    """What a host does while it waits for others: it can be ended, and gives a sign of life now and then."""
-
-    context: Context
-    said: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.said = self.context.clock()
-
-    def __call__(self) -> None:
-        context = self.context
-        context.sleep(0)
-        context.say.progress("waiting for the other hosts")
-        if context.clock() - self.said >= _SIGN_S:
-            self.said = context.clock()
-            context.client.doing("wait for the other hosts")
 
 
 def _then_and_now(was: Mapping[str, Any], now: Mapping[str, Any]) -> str:

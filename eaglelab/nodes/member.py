@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eaglelab.errors import EaglelabError, HostError, InputError, Interrupted, NotOurs
+from eaglelab.idle import Idle
 from eaglelab.nodes.ends import End, died_first
 from eaglelab.nodes.lockstep import Apart, Failure, Lockstep
 from eaglelab.nodes.watch import Watch, how_it_ended
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     from eaglelab.interruption import Interruption
 
 __all__ = ["Member", "NodeGone"]
-
-_SIGN_S = 60.0
-"""How often a host that waits is told that somebody is still there: its agent ends after five minutes of silence."""
 
 _PATIENCE_S = 5.0
 """How long to wait for what the others find out about their own ends."""
@@ -106,7 +104,7 @@ class Member:
     def again(self, context: Context) -> None:
         """The next try, once all have put back what was left of the one before. Raises NodeGone where one has not."""
         try:
-            self.lockstep.again(self.name, _Idle(context))
+            self.lockstep.again(self.name, Idle(context, "the other nodes"))
         except Apart as error:
             raise self._gone() from error
         self._told = False
@@ -128,7 +126,7 @@ class Member:
         first = self.lockstep.names[0]
         result = do() if self.first else None
         watches = not self.first and context.found.record is not None and not context.options.check
-        idle = Watch(context, f"{first}: {at}") if watches else _Idle(context)
+        idle = Watch(context, f"{first}: {at}") if watches else Idle(context, "the other nodes")
         found: dict[str, Any] = self._meet(context, f"{at}: done", result, idle)[first]
         return found
 
@@ -141,7 +139,7 @@ class Member:
         return found
 
     def _meet(self, context: Context, at: str, word: Any, idle: Callable[[], None] | None = None) -> Mapping[str, Any]:
-        return self.lockstep.meet(self.name, at, word, idle or _Idle(context))
+        return self.lockstep.meet(self.name, at, word, idle or Idle(context, "the other nodes"))
 
     def _check(self) -> None:
         """Asked wherever this host waits for something: whether another one has failed meanwhile."""
@@ -228,22 +226,3 @@ class Member:
 
 def _hint(error: BaseException) -> str:
     return error.hint if isinstance(error, EaglelabError) else ""
-
-
-@dataclass
-class _Idle:
-    """What a node does while it waits for others: it can be ended, and gives a sign of life now and then."""
-
-    context: Context
-    said: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.said = self.context.clock()
-
-    def __call__(self) -> None:
-        context = self.context
-        context.sleep(0)
-        context.say.progress("waiting for the other nodes")
-        if context.clock() - self.said >= _SIGN_S:
-            self.said = context.clock()
-            context.client.doing("wait for the other nodes")

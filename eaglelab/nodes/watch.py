@@ -45,14 +45,7 @@ class _OwnProcess:
 class _Watching(Waiting):
     """Waits for nothing: its process lives, or it has died."""
 
-    def _look(self) -> tuple[State, str]:
-        answer = self._poll()
-        if answer.get("unknown"):
-            return State.UNREACHABLE, str(answer["unknown"])
-        if answer.get("queued"):
-            return State.QUEUED, str(answer["queued"])
-        if not answer["alive"]:
-            return self._not_alive(answer)
+    def _alive(self, answer: Mapping[str, Any]) -> tuple[State, str]:  # noqa: ARG002 - as its base has it
         self._check_dying()
         return State.LOADING, self._loading()
 

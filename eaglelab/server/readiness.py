@@ -124,6 +124,9 @@ class Waiting:
             return State.QUEUED, str(answer["queued"])
         if not answer["alive"]:
             return self._not_alive(answer)
+        return self._alive(answer)
+
+    def _alive(self, answer: Mapping[str, Any]) -> tuple[State, str]:
         health = answer["health"]
         if health.get("status") == 200:
             missing = self.probe.one_token()

@@ -280,6 +280,7 @@ def test_settings_of_nccl_are_refused_where_they_cannot_matter(sweep, own, fake,
     fake.topology = topology
     done = sweep("--steps", "2", "--env", "NCCL_ALGO=Ring,Tree", code=1)
     assert f"NCCL_ALGO cannot change a decode cycle here: {why}" in done.json["error"]["what"]
+    assert "--resume" not in done.json["error"]["hint"], "it would be refused again"
     assert "--anyway" in done.json["error"]["hint"]
     assert fake.ops().count("start") == 0
     assert settings(sweep("--steps", "2", "--env", "NCCL_ALGO=Ring,Tree", "--no-baseline", "--anyway")) == [
