@@ -43,10 +43,10 @@ def _state(task: Mapping[str, Any]) -> str:
 
 def end_tasks(context: Context, of: str | None, grace: float) -> list[str]:
     """Ends those of run `of`, or all, and says which and whose they were. Raises AttentionError where one does not end."""
-    status = context.client.call("status")
+    status = context.client.call("status") if of is None else {"tasks": ()}
     if "tasks" not in status:
         return []  # an agent that knows of none
-    for task in tasks_of(status) if of is None else ():
+    for task in tasks_of(status):
         record = task["record"]
         whose = f", {started_by(record)}" if record else ""
         context.say.line(f"  ending task {task['task']} of run {task['run']}{whose}")

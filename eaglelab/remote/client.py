@@ -21,7 +21,7 @@ News = Callable[[dict[str, Any]], None]
 
 _REPEATABLE = frozenset(
     """facts lock doing read sed backup apply rollback start status stop poll tail digest list loaded
-    keep gpu_state topology load_start load_poll load_stop enter end_tasks queue""".split()  # noqa: SIM905
+    keep gpu_state topology load_start load_poll load_stop enter end_tasks queue look_up""".split()  # noqa: SIM905
 )
 """Operations that end the same however often they run, so a lost link is answered by asking again. `start` is one of
 them because it carries a token: asked again, the host answers with the server that the first request started."""

@@ -86,9 +86,16 @@ def test_jobs_of_other_numbers_choose_other_ports(tmp_path: Path) -> None:
 
 
 def test_a_node_without_a_free_port_ends_the_job_with_a_reason(tmp_path: Path) -> None:
-    job = Job(tmp_path, first=65535)
-    assert job.process.wait(20) == NO_PORT
+    with socket.create_server(("127.0.0.1", 65535)):
+        job = Job(tmp_path, first=65535)
+        assert job.process.wait(20) == NO_PORT
     assert "no port is free on this node" in job.said()
+
+
+def test_a_first_port_near_the_end_of_all_ports_is_come_back_to(tmp_path: Path) -> None:
+    job = Job(tmp_path, first=65535, lasts=0.1)
+    assert job.process.wait(20) == 0
+    assert told(job.state, RECORD).port == 65535
 
 
 def test_a_server_that_nobody_asks_for_anything_is_ended_and_says_why(tmp_path: Path) -> None:

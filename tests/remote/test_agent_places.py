@@ -13,10 +13,12 @@ import pytest
 from linkkit import BreakingLink, client
 from serverkit import alive, free_port, until
 
-from eaglelab.errors import LockLost
+from eaglelab.errors import AttentionError, LockLost
 from eaglelab.remote.agent.journal import Journal
+from eaglelab.remote.agent.lock import Lock
 from eaglelab.remote.agent.places import Places, heartbeat
 from eaglelab.remote.agent.server import Server
+from eaglelab.remote.agent.state import StateFolder
 from eaglelab.remote.agent.wire import AgentError
 from eaglelab.remote.client import AgentClient
 from eaglelab.remote.hints import AgentFailure
@@ -92,6 +94,10 @@ def test_all_servers_of_a_run_are_ended_and_their_places_go(
     assert [alive(pid) for pid in pids.values()] == [False, False, True]
     assert [path.name for path in (state / "tasks").iterdir()] == ["run-0"]
     assert main.call("end_tasks", run="run-1", grace=0.0)["stopped"] == ["k1"]
+    assert [alive(pid) for pid in pids.values()] == [False, False, False]
+    assert (state / "tasks/run-0/k1/server.log").exists(), "nobody of its run has looked at it yet"
+    assert main.call("status")["tasks"] == []
+    assert main.call("end_tasks", run="run-0", of="run-0", grace=0.0)["stopped"] == []
     assert list((state / "tasks").iterdir()) == []
     assert main.call("end_tasks", run="run-1", grace=0.0)["stopped"] == []
 
@@ -177,18 +183,57 @@ def test_one_that_cannot_be_ended_is_named_and_keeps_its_place_and_the_others_en
         def stop(self, run: str, grace: float, beat: Any) -> dict[str, Any]:
             if self.state.folder.endswith("k1"):
                 raise AgentError("not-stopped", "nothing can be said of our server")
-            return {"stopped": ["eaglelab-2"], "how": "term"}
+            if self.state.folder.endswith("k3"):
+                raise KeyError("name")
+            return {"stopped": ["eaglelab-2"], "how": "term", "damaged": None}
 
     home = Journal(str(tmp_path / "state"))
     places = Places(home, Stubborn)
-    for name in ("k1", "k2"):
+    for name in ("k1", "k2", "k3"):
         places.enter("run-1", name)
-    with pytest.raises(AgentError, match=r"not ended: k1 of run run-1: nothing can be said of our server") as raised:
-        places.end("run-2", None, 0.0, lambda _: None)
+    said = r"not ended: k1 of run run-1: nothing can be said of our server; k3 of run run-1: KeyError: 'name'"
+    with pytest.raises(AgentError, match=said) as raised:
+        places.end("run-1", None, 0.0, lambda _: None)
     assert raised.value.code == "not-stopped"
-    assert [path.name for path in (tmp_path / "state/tasks/run-1").iterdir()] == ["k1"]
+    assert sorted(path.name for path in (tmp_path / "state/tasks/run-1").iterdir()) == ["k1", "k3"]
     noted = [json.loads(line) for line in (tmp_path / "state/journal.jsonl").read_text().splitlines()]
-    assert noted[-1]["tasks"] == ["run-1/k1", "run-1/k2"]
+    assert noted[-1]["tasks"] == ["run-1/k1", "run-1/k2", "run-1/k3"]
+
+
+def test_a_place_whose_record_cannot_be_read_is_said_and_kept(main: AgentClient, state: Path) -> None:
+    place = state / "tasks/run-1/k1"
+    Places(Journal(str(state)), Server).enter("run-1", "k1")
+    for name in ("server.json", "server.json.old"):
+        (place / name).write_text("half of a rec")
+    (place / "server.log").write_text("what it said\n")
+    with pytest.raises(
+        AttentionError, match=f"k1 of run run-1: its record cannot be read, .* job of it runs on .{place}."
+    ):
+        main.call("end_tasks", run="run-1", grace=0.0)
+    assert (place / "server.log").read_text() == "what it said\n"
+    assert (place / "server.json.damaged").read_text() == "half of a rec"
+
+
+def test_an_agent_that_is_left_in_a_place_is_ended_by_the_next_one_there(main: AgentClient, state: Path) -> None:
+    left = client(BreakingLink())
+    left.enter("run-1", "k1", main.session)
+    agent = json.loads((state / "tasks/run-1/k1/lock").read_text())["pid"]
+    worker = client(BreakingLink())
+    worker.enter("run-1", "k1", main.session)
+    until(lambda: not alive(agent), "it has ended")
+    worker.enter("run-1", "k2", main.session)
+    assert Lock(StateFolder(str(state / "tasks/run-1/k1"), Journal(str(state)))).holder() is None
+    worker.close()
+    left.close()
+
+
+def test_what_is_stuck_in_a_place_is_ended_before_its_server_is(main: AgentClient, state: Path) -> None:
+    left = client(BreakingLink())
+    left.enter("run-1", "k1", main.session)
+    agent = json.loads((state / "tasks/run-1/k1/lock").read_text())["pid"]
+    assert main.call("end_tasks", run="run-1", grace=0.0)["stopped"] == []
+    until(lambda: not alive(agent), "it has ended")
+    left.close()
 
 
 def test_a_place_is_private_as_the_state_folder_is(tmp_path: Path) -> None:

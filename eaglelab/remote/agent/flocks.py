@@ -5,13 +5,14 @@ from __future__ import annotations
 import fcntl
 import os
 import time
+from contextlib import contextmanager
 from typing import Any, Callable, Iterable, Iterator
 
 from eaglelab.remote.agent.files import place_of
 from eaglelab.remote.agent.processes import describe, process_ids, start_ticks
 from eaglelab.remote.agent.wire import AgentError, Beat
 
-__all__ = ["FolderLocks", "flock_holder", "try_flock"]
+__all__ = ["FolderLocks", "alone_in", "flock_holder", "try_flock"]
 
 _AGENT = "an agent of eaglelab"
 
@@ -23,6 +24,20 @@ def try_flock(descriptor: int) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+@contextmanager
+def alone_in(folder: str) -> Iterator[None]:
+    """For a moment no other agent is at that in `folder`. Where the file system keeps no locks, nothing is waited for."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        except OSError:
+            pass
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def flock_holder(info: os.stat_result) -> dict[str, Any] | None:

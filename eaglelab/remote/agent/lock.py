@@ -63,6 +63,16 @@ class Lock:
         self._descriptor = descriptor
         return _shown(before) if before else None
 
+    def let_go(self) -> None:
+        """Lets another have it before this process ends."""
+        if self._descriptor is not None:
+            try:
+                os.ftruncate(self._descriptor, 0)  # this process lives on, and has it no more
+            except OSError:
+                pass
+            os.close(self._descriptor)
+            self._descriptor = None
+
     def doing(self, text: str) -> None:
         """Writes down what its holder is at. Never fails: it is for others to read, and may be of no use to anybody."""
         if self._descriptor is not None:

@@ -15,7 +15,7 @@ from eaglelab.remote.agent.checkup import flags_not_known, variables_not_known
 from eaglelab.remote.agent.contents import parse_contents
 from eaglelab.remote.agent.facts import facts, gpu_state, known_loads, topology
 from eaglelab.remote.agent.files import read_file, sed
-from eaglelab.remote.agent.flocks import FolderLocks
+from eaglelab.remote.agent.flocks import FolderLocks, alone_in
 from eaglelab.remote.agent.http import generate, request
 from eaglelab.remote.agent.journal import Journal
 from eaglelab.remote.agent.kept import keep_code, state_folder
@@ -74,6 +74,7 @@ class Agent:
         self.places = Places(journal, Server)
         self.lock = Lock(journal)
         self.session: str | None = None
+        self._place_lock: Lock | None = None
         self._beaten = 0.0
         self.folders = FolderLocks()
 
@@ -89,10 +90,16 @@ class Agent:
 
     def op_enter(self, run: str, task: str, session: str) -> Any:
         """From here on the server at hand is that of a place (see places.py). `session` took the lock of this host; what
-        changes anything is done only as long as nobody else has taken it since."""
+        changes anything is done only as long as nobody else has taken it since. An agent that is in that place still is
+        ended: it is one that its controller has lost, or whose run has lost the host."""
         self.session = session
         self._must_be_ours("enter")
-        self.state = self.places.enter(run, task)
+        state = self.places.enter(run, task)
+        lock = Lock(state)
+        lock.take({"run": run, "session": session}, steal=True)
+        if self._place_lock is not None:
+            self._place_lock.let_go()
+        self.state, self._place_lock = state, lock
         self.server = Server(self.state)
         self.loads = self.server.loads
         self._beaten = 0.0
@@ -149,7 +156,7 @@ class Agent:
             lock=self.lock.holder(),
             manifest=read_manifest(self.journal),
             states=self.journal.states(),
-            **({} if self.session is not None else {"tasks": self.places.status()}),
+            **({} if self.session is not None else {"tasks": self.places.status(self.beat)}),
         )
 
     def op_stop(self, run: str, grace: float) -> Any:
@@ -192,9 +199,10 @@ class Agent:
 
     def op_loaded(self, key: str, seconds: float) -> Any:
         """Remembers how long a load took, for the estimate of the next one."""
-        loads = known_loads(self.journal)
-        loads[key] = (loads.get(key, []) + [round(seconds, 1)])[-5:]
-        self.journal.write("loads.json", loads)
+        with alone_in(self.journal.folder):  # the agents in places do so, too
+            loads = known_loads(self.journal)
+            loads[key] = (loads.get(key, []) + [round(seconds, 1)])[-5:]
+            self.journal.write("loads.json", loads)
         return {}
 
     def op_list(self, pattern: str) -> Any:

@@ -21,7 +21,10 @@ import importlib.util, marshal, os, sys
 spec = importlib.util.find_spec('sglang')
 installed = []
 def there(entry):
-    names = os.listdir(entry) if os.path.isdir(entry) else []
+    try:
+        names = os.listdir(entry)
+    except OSError:
+        names = []
     return any(name.lower().startswith('sglang') and name.endswith('-info') for name in names + [os.path.basename(entry)])
 try:
     if any(there(entry) or entry.endswith('.egg') for entry in sys.path if entry):  # else metadata takes long to find nothing

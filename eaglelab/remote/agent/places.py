@@ -1,18 +1,20 @@
 """Places for servers that run at the same time: `tasks/RUN/NAME/` of the state folder, each with what one server needs.
 
-A place is a state folder of its own (server.json, launch/, runs/, files/), but for the originals, the manifest and the
-lock, which are those of the state folder that it lies in: its `home`.
+A place is a state folder of its own (server.json, launch/, runs/, files/), but for the originals and the manifest, which
+are those of the state folder that it lies in: its `home`. Who may change what is in it has the lock of the home; one agent
+at a time does so, which has the lock of the place.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
 import threading
 from typing import Any, Callable
 
 from eaglelab.remote.agent.files import os_error
+from eaglelab.remote.agent.lock import Lock
+from eaglelab.remote.agent.record import damaged_record, read_record
 from eaglelab.remote.agent.state import StateFolder
 from eaglelab.remote.agent.wire import AgentError, Beat
 
@@ -57,20 +59,25 @@ class Places:
         names = [(one, name) for one in runs for name in _names_in(os.path.join(base, one))]
         return [(one, name, StateFolder(os.path.join(base, one, name), self.home)) for one, name in names]
 
-    def status(self) -> list[dict[str, Any]]:
+    def status(self, beat: Beat) -> list[dict[str, Any]]:
         """Each server that is on record in a place: `run`, `task`, and what its own `status` says."""
         found = []
         for run, name, place in self.all():
+            beat({"looking": name})  # an engine is asked of each, which takes its time
             seen = self._server_of(place).status()
             if seen["record"] is not None or seen["there"] or seen["damaged"]:
                 found.append(dict(seen, run=run, task=name))
         return found
 
     def end(self, by: str, run: str | None, grace: float, beat: Beat) -> list[str]:
-        """Ends the servers in the places of `run`, or in all, and removes these places. Says which servers were there.
+        """Ends the servers in the places of `run`, or in all. Says which servers were there.
 
-        Raises `not-stopped` with those that could not be ended; the others are by then.
+        The places of the run `by` are removed. Those of another one stay, for nobody may have looked at their logs yet; so
+        does one whose record is damaged. An agent that is stuck in a place is ended first.
+        Raises `not-stopped` with those that could not be ended, or of which that cannot be known; the others are by then.
         """
+        from shutil import rmtree  # here, for the sake of every start; and before there are threads
+
         places = self.all(run)
         if places:
             self.home.note_if_possible("end-tasks", run=by, tasks=["%s/%s" % (one, name) for one, name, _ in places])
@@ -85,14 +92,14 @@ class Places:
         def end(one: str, name: str, place: StateFolder) -> None:
             with turn:
                 try:
-                    ended = self._server_of(place).stop(by, grace, say)
+                    ended = self._end(by, place, grace, say)
+                    stopped.extend("%s (%s)" % (name, each) if isinstance(each, str) else name for each in ended)
+                    if one == by and not os.path.exists(damaged_record(place)):
+                        rmtree(place.folder, ignore_errors=True)
                 except AgentError as error:
                     failed.append("%s of run %s: %s" % (name, one, error.what))
-                    return
-            stopped.extend(
-                ["%s (%s)" % (name, each) if isinstance(each, str) else name for each in ended["stopped"]][:1]
-            )
-            shutil.rmtree(place.folder, ignore_errors=True)
+                except Exception as error:  # whatever it is: nobody may take this server for ended
+                    failed.append("%s of run %s: %s: %s" % (name, one, type(error).__name__, error))
 
         threads = [threading.Thread(target=end, args=found, daemon=True) for found in places]
         for thread in threads:
@@ -104,6 +111,20 @@ class Places:
         if failed:
             raise AgentError("not-stopped", "not ended: %s" % "; ".join(sorted(failed)))
         return sorted(stopped)
+
+    def _end(self, by: str, place: StateFolder, grace: float, say: Beat) -> list[Any]:
+        """The first of what was there, if anything was. Raises AgentError."""
+        lock = Lock(place)
+        try:
+            lock.take({"run": by}, steal=True)
+            record, damaged = read_record(place)
+            there = self._server_of(place).stop(by, grace, say)["stopped"]
+        finally:
+            lock.let_go()
+        if damaged and record is None and not there:
+            what = "its record cannot be read, and no server of it was found: see whether a job of it runs on"
+            raise AgentError("not-stopped", "%s (%s)" % (what, place.folder))
+        return list(there[:1])
 
 
 def _names_in(base: str) -> list[str]:

@@ -11,7 +11,7 @@ from eaglelab.remote.agent.shapes import is_count, is_number, is_pid, is_port, i
 from eaglelab.remote.agent.state import StateFolder
 from eaglelab.remote.agent.wire import AgentError
 
-__all__ = ["is_process_of", "lives", "read_exit", "read_record", "same_process", "set_aside"]
+__all__ = ["damaged_record", "is_process_of", "lives", "read_exit", "read_record", "same_process", "set_aside"]
 
 _RECORD = {
     "run": is_text,
@@ -105,11 +105,15 @@ def read_exit(state: StateFolder) -> dict[str, Any] | None:
         return None
 
 
+def damaged_record(state: StateFolder) -> str:
+    """The path of a record that was set aside."""
+    return os.path.join(state.folder, "server.json.damaged")
+
+
 def set_aside(state: StateFolder) -> None:
     """Moves a damaged record out of the way, for a person to look at."""
-    path = os.path.join(state.folder, "server.json")
     try:
-        os.replace(path, path + ".damaged")
+        os.replace(os.path.join(state.folder, "server.json"), damaged_record(state))
     except OSError:
         pass  # who needs its place removes it, or says that it cannot
 

@@ -20,12 +20,13 @@ NO_PORT = 96
 
 _PORT_STEP = 1000
 """Jobs of one node differ in their numbers, so that two that start at the same moment do not choose the same port, whoever
-submitted them; a port that somebody else listens on is passed over in steps of so many."""
+submitted them; a port that somebody else listens on is passed over in steps of so many, round and round up to 65535."""
 
 _CHOOSE_PORT = """
 import socket, sys
-port = int(sys.argv[1]) + int(sys.argv[2]) % {ports}
-while port < 65536:
+first, job = int(sys.argv[1]), int(sys.argv[2])
+for turn in range(65536 - first):
+    port = first + (job % {ports} + turn * {ports}) % (65536 - first)
     one = socket.socket()
     one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -33,7 +34,7 @@ while port < 65536:
         print(port)
         break
     except OSError:
-        port += {ports}
+        pass
     finally:
         one.close()
 """
