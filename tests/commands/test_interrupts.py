@@ -128,7 +128,7 @@ def test_the_first_signal_ends_the_work_says_so_and_has_it_put_back(command: Com
     ("hang", "put_back"),
     [
         (SLEEP, SLEEP),
-        (SLEEP, "threading.Thread(target=time.sleep, args=(600,)).start(); threading.enumerate()[-1].join()"),
+        (SLEEP, "hung = threading.Thread(target=time.sleep, args=(600,)); hung.start(); hung.join()"),
         (SLEEP, "threading.Thread(target=time.sleep, args=(600,)).start()"),  # Python waits for it at its end
         (SLEEP, "import atexit; atexit.register(time.sleep, 600)"),
         (SLEEP, "ends = socket.socketpair(); ends[0].recv(1)"),
