@@ -17,10 +17,7 @@ _LOOK_S = 0.1
 
 
 class _End:
-    """The last item: `whole` if no item is missing before it."""
-
-    def __init__(self, *, whole: bool) -> None:
-        self.whole = whole
+    """The last item."""
 
 
 class _Dropped(BaseException):
@@ -30,13 +27,15 @@ class _Dropped(BaseException):
 class Behind(Generic[T]):
     """`work` is given an iterator of the items that are `put` while this is entered, at most `ahead` of them at a time.
 
-    Leaving it waits for the work, and raises what that raised. Leaving it by an exception drops what is not worked on yet.
+    Leaving it waits for the work, and raises what that raised. Leaving it by an exception drops what is not worked on yet,
+    and waits for the item at work alone.
     """
 
     def __init__(self, work: Callable[[Iterator[T]], None], ahead: int) -> None:
         self._work = work
         self._items: queue.Queue[T | _End] = queue.Queue(ahead)
         self._failed: BaseException | None = None
+        self._dropping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="behind", daemon=True)
 
     def put(self, item: T) -> None:
@@ -52,7 +51,9 @@ class Behind(Generic[T]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._hand(_End(whole=error is None))
+        if error is not None:
+            self._dropping.set()
+        self._hand(_End())
         self._thread.join()
         if error is None and self._failed is not None:
             raise self._failed
@@ -76,9 +77,8 @@ class Behind(Generic[T]):
     def _iterate(self) -> Iterator[T]:
         while True:
             item = self._items.get()
-            if not isinstance(item, _End):
-                yield item
-            elif item.whole:
-                return
-            else:
+            if self._dropping.is_set():
                 raise _Dropped
+            if isinstance(item, _End):
+                return
+            yield item

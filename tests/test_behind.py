@@ -70,22 +70,26 @@ def test_a_failure_at_the_last_item_is_raised_too() -> None:
 
 
 def test_what_ends_the_handing_over_drops_the_rest_and_stays_the_failure() -> None:
-    went_on = []
+    begun, seen, held = threading.Event(), [], []
 
     def work(items: Iterator[int]) -> None:
         for number in items:
-            if number == 0:
-                continue
-            went_on.append(number)
+            seen.append(number)
+            begun.set()
+            held.append(behind._dropping.wait(60))
+
+    behind = Behind[int](work, 5)
 
     def hand() -> None:
-        with Behind[int](work, 5) as behind:
-            behind.put(0)
+        with behind:
+            for number in range(4):
+                behind.put(number)
+            assert begun.wait(60)
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         hand()
-    assert went_on == []
+    assert (seen, held) == ([0], [True])
     assert all(thread.name != "behind" for thread in threading.enumerate())
 
 

@@ -10,14 +10,17 @@ import struct
 import subprocess
 import sys
 import termios
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from serverkit import until
 
 from eaglelab.commands import interrupts
+from eaglelab.commands.interrupts import Interrupts
 
 PROJECT = Path(__file__).parents[2]
 SCRIPT = """
@@ -125,7 +128,7 @@ def test_the_first_signal_ends_the_work_says_so_and_has_it_put_back(command: Com
     ("hang", "put_back"),
     [
         (SLEEP, SLEEP),
-        (SLEEP, "threading.Thread(target=time.sleep, args=(600,)).start(); threading.enumerate()[-1].join()"),
+        (SLEEP, "hung = threading.Thread(target=time.sleep, args=(600,)); hung.start(); hung.join()"),
         (SLEEP, "threading.Thread(target=time.sleep, args=(600,)).start()"),  # Python waits for it at its end
         (SLEEP, "import atexit; atexit.register(time.sleep, 600)"),
         (SLEEP, "ends = socket.socketpair(); ends[0].recv(1)"),
@@ -227,8 +230,26 @@ def test_what_is_ignored_when_a_command_begins_stays_ignored(command: Command) -
     assert (code, found["ok"]) == (0, True)
 
 
-def test_the_last_words_and_all_that_is_waited_for_take_less_than_a_second() -> None:
+def test_the_last_words_and_all_that_is_waited_for_take_less_than_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     assert interrupts._WORDS_S + interrupts._NUDGE_S < 1.0
+    done: list[Any] = []
+
+    class Timer:
+        daemon = False
+
+        def __init__(self, seconds: float, function: Callable[..., Any], arguments: tuple[int]) -> None:
+            self.ends = seconds, function, arguments
+
+        def start(self) -> None:
+            done.append((*self.ends, self.daemon))
+
+    def leave(code: int) -> None:
+        done.append(code)
+
+    monkeypatch.setattr(threading, "Timer", Timer)
+    monkeypatch.setattr(os, "_exit", leave)
+    Interrupts(lambda: None, lambda: done.append("the last words"))._leave()
+    assert done == [(interrupts._WORDS_S, leave, (130,), True), "the last words", 130]
 
 
 def test_without_a_signal_everything_is_as_before() -> None:

@@ -13,7 +13,7 @@ import pytest
 from fake_host import WORKER, WORKER_PATH, FakeHost
 
 from eaglelab.commands import on_hosts
-from eaglelab.commands.spreading import _Idle
+from eaglelab.idle import Idle
 from eaglelab.remote.pipe import LinkLost
 from eaglelab.sweep.deal import Deal
 
@@ -43,7 +43,7 @@ def killed(invoke: Any, fakes: dict[str, FakeHost], *argv: str, polls: int = 6) 
     with pytest.MonkeyPatch.context() as patch:
         leave = Deal.leave
         patch.setattr(Deal, "leave", lambda deal, name: None if dead.is_set() else leave(deal, name))
-        patch.setattr(_Idle, "__call__", waits)
+        patch.setattr(Idle, "__call__", waits)
         for fake in fakes.values():
 
             def call(name: str, *data: bytes, ask: Any = fake.call_bytes, **args: Any) -> Any:
@@ -200,7 +200,7 @@ def test_a_host_that_was_done_is_left_as_it_is_found_then_and_not_as_before_the_
 
 
 def test_an_interrupt_rolls_back_and_what_was_measured_is_kept(invoke, own, two, monkeypatch) -> None:
-    def stopped(fake: FakeHost, at: str) -> None:
+    def stopped(patch: pytest.MonkeyPatch, fake: FakeHost, at: str) -> None:
         start = fake.op_load_start
 
         def op(id: str, **args: Any) -> Any:  # noqa: A002
@@ -208,17 +208,14 @@ def test_an_interrupt_rolls_back_and_what_was_measured_is_kept(invoke, own, two,
                 raise KeyboardInterrupt
             return start(id=id, **args)
 
-        monkeypatch.setattr(fake, "op_load_start", op)
+        patch.setattr(fake, "op_load_start", op)
 
-    with monkeypatch.context() as _:
-        ops = {name: fake.op_load_start for name, fake in two.items()}
+    with monkeypatch.context() as patch:
         for fake in two.values():
-            stopped(fake, "k3")
+            stopped(patch, fake, "k3")
         done = invoke(*SWEEP, "--json")
     assert as_found(two)
     assert f"invoke sweep --resume {done.json['run']} goes on with this run" in json.dumps(done.json) + done.err
-    for name, fake in two.items():
-        fake.op_load_start = ops[name]
     before = [load for fake in two.values() for load in loads(fake)]
     again = invoke("sweep", "--resume", "last", "--json")
     assert again.code == 0, again.err

@@ -220,7 +220,7 @@ def real(slow: Scene, sshd: Sshd) -> tuple[str, ...]:
 
 @pytest.mark.sshd
 @pytest.mark.parametrize("task", ["Patch", "Wait for a token", "Generate"])
-def test_the_second_one_leaves_a_frozen_link_within_a_second(
+def test_the_second_one_leaves_a_frozen_link_before_that_is_given_up(
     slow: Scene, package: Path, original: dict[str, Any], sshd: Sshd, real: tuple[str, ...], task: str
 ) -> None:
     controller = Controller(slow, "frozen", "deploy-profiling", *real)

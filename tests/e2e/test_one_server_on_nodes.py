@@ -6,9 +6,7 @@ import json
 import os
 import re
 import signal
-import socket
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ import pytest
 from controller import Controller
 from fleet import Fleet
 from scene import Done
+from serverkit import free_port
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "remote"))
 from slowlink import SlowLink
@@ -24,12 +23,6 @@ from slowlink import SlowLink
 NODES = ("one", "two")
 DEPLOY = ("deploy-profiling", "--tokens", "64", "--json")
 SMALL = ("--num-prompts", "2", "--repeats", "2", "--output-len", "32", "--json")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def one_server(fleet: Fleet, *names: str, ports: dict[str, int] | None = None, **flags: Any) -> None:
@@ -114,14 +107,12 @@ def test_where_one_node_refuses_the_patch_nothing_is_changed_on_any(fleet: Fleet
 
 
 def test_a_node_that_is_killed_while_it_loads_ends_the_load_on_all(fleet: Fleet, original: dict[str, Any]) -> None:
-    one_server(fleet, *NODES, **{"load-seconds": 30})
+    one_server(fleet, *NODES, **{"load-seconds": 600})
     controller = Controller(fleet.scene, "loading", *DEPLOY)
     controller.until_said("one | Wait for a token")
     controller.until(lambda: "Load weight begin" in log_of(fleet, "two"), "node 1 loads")
     kill(fleet, "two")
-    killed = time.monotonic()
-    controller.until_said("Roll back")
-    assert time.monotonic() - killed < 8
+    controller.until_said("Roll back")  # which it is given two minutes for: the ten of the load were not waited out
     what = died_with(controller.end(), "two")
     assert what.startswith("node 1 died: the server was killed by signal 9")
     assert "last lines of its log" in what
@@ -173,7 +164,7 @@ def test_a_link_that_is_lost_for_a_while_costs_nothing(three: Fleet, original: d
 
 
 def test_ctrl_c_puts_every_node_back(fleet: Fleet, original: dict[str, Any]) -> None:
-    one_server(fleet, *NODES, **{"load-seconds": 30})
+    one_server(fleet, *NODES, **{"load-seconds": 600})
     controller = Controller(fleet.scene, "interrupted", *DEPLOY)
     controller.until_said("one | Wait for a token")
     controller.interrupt()

@@ -109,10 +109,13 @@ def test_the_release_is_read_where_sglang_lies(tmp_path: Path) -> None:
 
 
 def test_a_python_without_sglang_is_told(tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match="has no sglang"):
-        installed_release(sys.executable, None)
+    python = tmp_path / "python"
     with pytest.raises(CommandError, match="does not say which SGLang it has"):
-        installed_release(str(tmp_path / "python"), None)
+        installed_release(str(python), None)
+    python.write_text("#!/bin/sh\nexit 1\n")
+    python.chmod(0o755)
+    with pytest.raises(CommandError, match="has no sglang"):
+        installed_release(str(python), None)
 
 
 def test_models_that_are_not_there_are_told(gpu: Gpu) -> None:

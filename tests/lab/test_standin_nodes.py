@@ -8,17 +8,12 @@ import threading
 from typing import Any
 
 import pytest
+from serverkit import free_port
 
 from eaglelab.lab.standin.args import ServerArgs, parse
 from eaglelab.lab.standin.nodes import Peers, check_nodes, local_ranks
 
 CLOSED = "Connection closed by peer"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def nodes(count: int, tp: int | None = None) -> list[ServerArgs]:
@@ -119,6 +114,7 @@ def test_a_request_is_read_while_the_others_only_wait() -> None:
 def test_a_port_that_is_taken_is_said_as_torch_says_it() -> None:
     first, _ = nodes(2)
     with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # its port is reserved
         taken.bind(("127.0.0.1", int(str(first.dist_init_addr).split(":")[1])))
         taken.listen()
         with pytest.raises(RuntimeError, match="EADDRINUSE, message: address already in use"):

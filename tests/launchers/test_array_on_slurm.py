@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import signal
@@ -75,6 +76,18 @@ def rows(done: Any) -> dict[str, dict[str, Any]]:
 def placed(scene: Scene, name: str) -> list[Path]:
     """A file in the places of all tasks."""
     return sorted(state(scene).glob(f"tasks/*/*/{name}"))
+
+
+@contextlib.contextmanager
+def colleague(cluster: Cluster, *nodes: str) -> Iterator[list[str]]:
+    """Jobs of somebody else, which have all the GPUs of these nodes."""
+    words = ("sbatch", "--parsable", "--gres=gpu:2", "--output=/dev/null", "--wrap", "sleep 3600")
+    theirs = [cluster.ask(*words, "-w", node).strip() for node in nodes]
+    try:
+        until(lambda: {cluster.state(job) for job in theirs} == {"RUNNING"}, "they run")
+        yield theirs
+    finally:
+        cluster.ask("scancel", *theirs)
 
 
 def begin(scene: Scene, *words: str) -> subprocess.Popen[str]:
@@ -176,35 +189,29 @@ def test_jobs_that_ended_while_the_controller_was_away_are_made_again_and_what_w
 
 
 def test_an_interrupt_ends_our_jobs_and_nobody_elses_and_the_run_can_go_on(lab: Scene, pair: Cluster) -> None:
-    colleague = pair.ask("sbatch", "--parsable", "--gres=gpu:2", "-w", "n2", "--output=/dev/null", "--wrap", "sleep 90")
-    until(lambda: pair.state(colleague.strip()) == "RUNNING", "the colleague's job runs", 20)
-    running = begin(lab, "sweep", "--steps", "1,2", "--array", *LONG)
-    until(lambda: measuring(lab, 1)() and "PENDING" in jobs(pair).values(), "one is measured, one waits", 60)
-    running.send_signal(signal.SIGINT)
-    assert running.wait(60) == 130
-    assert "goes on with this run" in said(lab)
-    assert not living(pair)
-    assert pair.state(colleague.strip()) == "RUNNING"
-    pair.ask("scancel", colleague.strip())
+    with colleague(pair, "n2") as (theirs,):
+        running = begin(lab, "sweep", "--steps", "1,2", "--array", *LONG)
+        until(lambda: measuring(lab, 1)() and "PENDING" in jobs(pair).values(), "one is measured, one waits", 60)
+        running.send_signal(signal.SIGINT)
+        assert running.wait(60) == 130
+        assert "goes on with this run" in said(lab)
+        assert not living(pair)
+        assert pair.state(theirs) == "RUNNING"
     resumed = lab.invoke("sweep", "--resume", "last", "--json")
     assert {row["ended"] for row in rows(resumed).values()} == {"measured"}
 
 
 def test_time_in_the_queue_is_told_for_each_job(lab: Scene, pair: Cluster) -> None:
-    busy = [
-        pair.ask("sbatch", "--parsable", "--gres=gpu:2", "-w", node, "--output=/dev/null", "--wrap", "sleep 90").strip()
-        for node in ("n1", "n2")
-    ]
-    until(lambda: {pair.state(job) for job in busy} == {"RUNNING"}, "all GPUs are taken", 20)
-    running = begin(lab, "sweep", "--steps", "1", "--no-baseline", "--array", *SMALL, "--json")
-    until(lambda: "PENDING" in jobs(pair).values(), "the job waits", 30)
-    time.sleep(4)
-    for job in busy:
-        pair.ask("scancel", job)
+    with colleague(pair, "n1", "n2"):
+        running = begin(lab, "sweep", "--steps", "1", "--no-baseline", "--array", *SMALL, "--json")
+        until(lambda: "PENDING" in jobs(pair).values(), "the job waits", 60)
+        (waiting,) = living(pair)
+        words = ("squeue", "-h", "-j", waiting, "-O", "PendingTime")
+        until(lambda: int(pair.ask(*words)) >= 3, "it has waited by Slurm's own clock")
     assert running.wait(60) == 0
     (row,) = json.loads(said(lab).splitlines()[-1])["hosts"]["sim"]["jobs"]
     assert row["queued"] >= 3
-    assert 0 < row["seconds"] < 20
+    assert row["seconds"] > 0
 
 
 def test_a_job_that_somebody_cancels_is_a_failed_setting_and_is_not_submitted_again(lab: Scene, pair: Cluster) -> None:

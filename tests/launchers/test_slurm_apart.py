@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from serverkit import free_port, until
@@ -24,10 +28,57 @@ RECORD = {"name": "eaglelab-1", "apart": True}
 SERVE = "import sys, time; print('serving', sys.argv[2], flush=True); time.sleep(float(sys.argv[3]))"
 
 
-class Job:
-    """A job's script, run by a shell as slurmd would."""
+PORTS = (7, 12, 13, 1007)
+"""Of jobs 7, 12 and 1013, and the next one of job 7: how far they are from the first port."""
 
-    def __init__(self, folder: Path, *, first: int, number: int = 7, idle: float = 60.0, lasts: float = 30.0) -> None:
+
+class Naps:
+    """A `sleep` for the shell of a job, which ends when it is told to and not after a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "bin"
+        self.path.mkdir()
+        self._log = folder / "naps"
+        self._log.touch()
+        os.mkfifo(folder / "wake")
+        self._wake = os.open(folder / "wake", os.O_RDWR)  # so that neither end waits for the other to open it
+        sleep = self.path / "sleep"
+        sleep.write_text(f'#!/bin/sh\necho "$1" >>"{self._log}"\nread -r line <"{folder}/wake"\n')
+        sleep.chmod(0o755)
+        self._ended = 0
+
+    @property
+    def begun(self) -> list[str]:
+        """Seconds of each."""
+        return self._log.read_text().split()
+
+    def until_asleep(self) -> None:
+        until(lambda: len(self.begun) > self._ended, "it sleeps")
+
+    def end_one(self) -> None:
+        self.until_asleep()
+        self._ended += 1
+        os.write(self._wake, b"\n")
+
+    def close(self) -> None:
+        os.close(self._wake)
+
+
+class Job:
+    """A job's script, run by a shell as slurmd would. `path`: where that shell looks for programs first."""
+
+    began: ClassVar[list[subprocess.Popen[bytes]]] = []
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        first: int,
+        number: int = 7,
+        idle: float = 3600.0,
+        lasts: float = 3600.0,
+        path: Path | None = None,
+    ) -> None:
         self.state = StateFolder(str(folder / "place"))
         self.state.open("launch")
         self.papers = folder / "place/launch/eaglelab-1"
@@ -37,50 +88,76 @@ class Job:
         own = apart(self.state, str(self.papers), command, first, str(self.log), idle)
         script = shell_runner(own.command, own.before, str(self.papers / "exit.json"), own.beside, own.after)
         (self.papers / "job.sh").write_bytes(script)
+        programs = os.environ["PATH"] if path is None else f"{path}:{os.environ['PATH']}"
         with self.log.open("wb") as out:
             self.process = subprocess.Popen(
                 ["/bin/sh", str(self.papers / "job.sh")],
-                env={**os.environ, "SLURM_JOB_ID": str(number)},
+                env={**os.environ, "PATH": programs, "SLURM_JOB_ID": str(number)},
                 stdout=out,
                 stderr=out,
                 start_new_session=True,
             )
+        self.began.append(self.process)
 
     def said(self) -> str:
         return self.log.read_text()
 
 
-def port_with_room() -> int:
-    """A first port, of which that of job 7, and the one a thousand further, are free as well."""
+@pytest.fixture(autouse=True)
+def _nothing_is_left() -> Iterator[None]:
+    yield
+    while Job.began:
+        process = Job.began.pop()
+        for pid in _members(process.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
+        process.wait()
+
+
+@pytest.fixture
+def naps(tmp_path: Path) -> Iterator[Naps]:
+    made = Naps(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def first() -> Iterator[int]:
+    """A first port. Those of PORTS are bound, as a job binds them, and nobody listens there: they are free for jobs alone."""
     while True:
-        port = free_port()
-        if port < 60000:
-            return port - 7
+        port = free_port() - PORTS[0]
+        with contextlib.ExitStack() as bound:
+            try:
+                for further in PORTS:
+                    one = bound.enter_context(socket.socket())
+                    one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                    one.bind(("", port + further))
+            except (OSError, OverflowError):
+                continue
+            yield port
+            return
 
 
-def test_the_port_is_the_first_one_moved_by_the_jobs_number_and_the_server_gets_it(tmp_path: Path) -> None:
-    first = port_with_room()
+def test_the_port_is_the_first_one_moved_by_the_jobs_number_and_the_server_gets_it(tmp_path: Path, first: int) -> None:
     job = Job(tmp_path, first=first, lasts=0.1)
-    assert job.process.wait(20) == 0
+    assert job.process.wait(60) == 0
     assert told(job.state, RECORD).port == first + 7
     assert f"serving {first + 7}" in job.said()
 
 
-def test_a_port_that_somebody_else_listens_on_is_passed_over(tmp_path: Path) -> None:
-    first = port_with_room()
+def test_a_port_that_somebody_else_listens_on_is_passed_over(tmp_path: Path, first: int) -> None:
     with socket.create_server(("127.0.0.1", first + 7)):
         job = Job(tmp_path, first=first, lasts=0.1)
-        assert job.process.wait(20) == 0
+        assert job.process.wait(60) == 0
     assert told(job.state, RECORD).port == first + 1007
 
 
-def test_jobs_of_other_numbers_choose_other_ports(tmp_path: Path) -> None:
-    first = port_with_room()
+def test_jobs_of_other_numbers_choose_other_ports(tmp_path: Path, first: int) -> None:
     ports = set()
     for number in (12, 1013):
         (tmp_path / str(number)).mkdir()
         job = Job(tmp_path / str(number), first=first, number=number, lasts=0.0)
-        job.process.wait(20)
+        job.process.wait(60)
         ports.add(told(job.state, RECORD).port)
     assert ports == {first + 12, first + 13}
 
@@ -98,34 +175,45 @@ def test_a_first_port_near_the_end_of_all_ports_is_come_back_to(tmp_path: Path) 
     assert told(job.state, RECORD).port == 65535
 
 
-def test_a_server_that_nobody_asks_for_anything_is_ended_and_says_why(tmp_path: Path) -> None:
-    job = Job(tmp_path, first=port_with_room(), idle=2.0)
-    began = time.monotonic()
-    assert job.process.wait(20) != 0
-    assert time.monotonic() - began >= 1.5
+def test_a_server_that_nobody_asks_for_anything_is_ended_and_says_why(tmp_path: Path, first: int, naps: Naps) -> None:
+    job = Job(tmp_path, first=first, idle=20.0, path=naps.path)
+    until(lambda: "serving" in job.said(), "it runs")
+    for _ in range(4):  # after the first there is nothing yet to compare with
+        naps.end_one()
+    naps.until_asleep()
+    assert (job.process.poll(), told(job.state, RECORD).why) == (None, None)
+    naps.end_one()
+    assert job.process.wait(60) != 0
+    assert naps.begun[:5] == ["5"] * 5
     why = told(job.state, RECORD).why
-    assert why == "for 2 s nobody has asked this server for anything, so its job ends and frees its GPUs"
+    assert why == "for 20 s nobody has asked this server for anything, so its job ends and frees its GPUs"
     assert why in job.said()
 
 
 @pytest.mark.parametrize("sign", ["heartbeat", "log"])
-def test_a_server_lives_as_long_as_somebody_gives_a_sign(tmp_path: Path, sign: str) -> None:
-    job = Job(tmp_path, first=port_with_room(), idle=2.0)
+def test_a_server_lives_as_long_as_somebody_gives_a_sign(tmp_path: Path, first: int, naps: Naps, sign: str) -> None:
+    job = Job(tmp_path, first=first, idle=20.0, path=naps.path)
     until(lambda: "serving" in job.said(), "it runs")
     path = Path(heartbeat(job.state)) if sign == "heartbeat" else job.log
     for _ in range(10):
+        for _ in range(3):
+            naps.end_one()
+        naps.until_asleep()
         with path.open("a") as file:
             file.write("a line\n")
-        time.sleep(0.5)
-    assert job.process.poll() is None
-    assert job.process.wait(20) != 0
+        naps.end_one()
+    naps.until_asleep()
+    assert (job.process.poll(), told(job.state, RECORD).why) == (None, None)
+    for _ in range(4):
+        naps.end_one()
+    assert job.process.wait(60) != 0
     assert told(job.state, RECORD).why
 
 
-def test_its_watchdog_ends_with_the_server(tmp_path: Path) -> None:
-    job = Job(tmp_path, first=port_with_room(), idle=3600.0, lasts=0.1)
-    assert job.process.wait(20) == 0
-    until(lambda: not _members(job.process.pid), "nothing of it is left", 5)
+def test_its_watchdog_ends_with_the_server(tmp_path: Path, first: int, naps: Naps) -> None:
+    job = Job(tmp_path, first=first, lasts=0.1, path=naps.path)
+    assert job.process.wait(60) == 0
+    until(lambda: not _members(job.process.pid), "nothing of it is left")
     assert told(job.state, RECORD).why is None
 
 
