@@ -13,7 +13,7 @@ import pytest
 from fake_host import WORKER, WORKER_PATH, FakeHost
 
 from eaglelab.commands import on_hosts
-from eaglelab.commands.spreading import _Idle
+from eaglelab.idle import Idle
 from eaglelab.remote.pipe import LinkLost
 from eaglelab.sweep.deal import Deal
 
@@ -43,7 +43,7 @@ def killed(invoke: Any, fakes: dict[str, FakeHost], *argv: str, polls: int = 6) 
     with pytest.MonkeyPatch.context() as patch:
         leave = Deal.leave
         patch.setattr(Deal, "leave", lambda deal, name: None if dead.is_set() else leave(deal, name))
-        patch.setattr(_Idle, "__call__", waits)
+        patch.setattr(Idle, "__call__", waits)
         for fake in fakes.values():
 
             def call(name: str, *data: bytes, ask: Any = fake.call_bytes, **args: Any) -> Any:
