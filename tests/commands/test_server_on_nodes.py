@@ -251,7 +251,24 @@ def test_what_had_ended_well_is_put_back_too_where_another_node_fails_in_the_las
 
 
 def test_figures_are_those_of_rank_0_and_of_a_load_that_fails_the_next_one_is_made(invoke, own, nodes) -> None:
-    nodes["b"].dies_with = {"6"}  # draft tokens: those of 5 steps
+    a, b, seen = nodes["a"], nodes["b"], threading.Event()
+    b.dies_with = {"6"}  # draft tokens: those of 5 steps
+    status, poll = b.op_status, a.op_load_poll
+
+    def looks() -> Any:
+        if b.exit is not None and not b.alive:
+            b.exit["time"] = 5.0
+            seen.set()
+        return status()
+
+    def serves(id: str, run: str, offset: int) -> Any:  # noqa: A002
+        if id.startswith("k5"):  # without rank 1 it answers nobody, until it ends as well
+            seen.wait(10)
+            a.alive, a.exit = False, {"code": None, "signal": 9, "time": 7.0}
+            raise refusal("request-failed", "the server closed the stream")
+        return poll(id, run, offset)
+
+    b.op_status, a.op_load_poll = looks, serves  # type: ignore[method-assign]
     done = invoke("sweep", "--host", "both", "--steps", "2,5,3", "--separate-loads", "--no-baseline", *SMALL)
     assert done.code == 1, done.err
     assert {each["steps"] for each in done.json["hosts"]["a"]["measurements"]} == {2, 3}
