@@ -113,6 +113,17 @@ class Server(Settings):
     container: Container = Field(default_factory=Container)
     slurm: Slurm = Field(default_factory=Slurm)
 
+    @property
+    def gpus(self) -> int:
+        """GPUs that it takes on all nodes together: `tp_size` of them for each pipeline stage."""
+        stages = next((self.flags[name] for name in ("pp-size", "pipeline-parallel-size") if name in self.flags), 1)
+        return self.tp_size * (stages if isinstance(stages, int) and stages > 0 else 1)
+
+    @property
+    def gpus_a_node(self) -> int:
+        """GPUs that it takes on each of its nodes."""
+        return self.gpus // self.nnodes
+
 
 class HostSettings(Settings):
     """What `defaults`, a group and a host may say; each key may be left out.

@@ -138,7 +138,7 @@ def _groups(
                 raise doc.problem(f"group '{name}' names an unknown host '{host}'", *keys, index, hint=hint)
         members[name] = tuple(hosts)
         layers[name] = _layer(doc, settings, "groups", name)
-        nodes = (settings.get("server") or {}).get("nnodes", 1)
+        nodes = (_without_unset(settings).get("server") or {}).get("nnodes", 1)
         if nodes > 1 and nodes != len(set(hosts)):
             what = f"server.nnodes is {nodes}, and group '{name}' has {len(set(hosts))} hosts"
             hint = f"name {nodes} hosts, in the order of their ranks"
@@ -217,10 +217,8 @@ def _node_conflicts(host: Host) -> Iterator[tuple[tuple[str, ...], str, str]]:
     server = host.server
     if server.nnodes == 1:
         return
-    stages = next((server.flags[name] for name in ("pp-size", "pipeline-parallel-size") if name in server.flags), 1)
-    ranks = server.tp_size * stages if isinstance(stages, int) else server.tp_size
-    if ranks % server.nnodes:
-        what = f"{ranks} GPUs in all (tp_size) cannot be shared out evenly to {server.nnodes} nodes"
+    if server.gpus % server.nnodes:
+        what = f"{server.gpus} GPUs in all (tp_size) cannot be shared out evenly to {server.nnodes} nodes"
         yield ("server", "nnodes"), what, "tp_size counts the GPUs of all nodes together"
     if server.launcher == "slurm":
         what = "a server of several nodes is not started through Slurm here"

@@ -109,7 +109,7 @@ class Container(Settings):
 
 
 class Slurm(Settings):
-    """`gpus`: how many to reserve; None takes server.tp_size, 0 asks for none. `queue_timeout`: seconds that a job may
+    """`gpus`: how many to reserve; None takes as many as the server has ranks, 0 asks for none. `queue_timeout`: seconds that a job may
     wait for its turn; they do not count as load. `options` are further ones of `sbatch`, such as `--mem=0`.
 
     Of `sweep --array`: `array` jobs at most are in the queue or at work at a time (None: all), and one whose server nobody

@@ -181,9 +181,10 @@ def _check_models(context: Context) -> None:
 
 def _check_gpus(context: Context, facts: dict[str, Any]) -> None:
     server, seen = context.host.server, len(facts["gpus"])
-    wanted = server.tp_size // server.nnodes
+    wanted = server.gpus_a_node
     if 0 < seen < wanted:
-        share = f", {wanted} a node" if server.nnodes > 1 else ""
+        stages = f", {server.gpus} GPUs with all pipeline stages" if server.gpus != server.tp_size else ""
+        share = f"{stages}, {wanted} a node" if server.nnodes > 1 else stages
         context.say.line(f"  tp_size is {server.tp_size}{share}, and only {seen} GPUs are seen there", style="yellow")
 
 

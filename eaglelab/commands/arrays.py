@@ -142,7 +142,7 @@ class Array:
                 sign()
             except LinkLost:
                 continue  # the jobs go on; whoever drives one notices by itself what it lost
-            except NotOurs:
+            except BaseException:  # without it the lock goes, and with it the right to make more
                 self.queue.close()
                 raise
 
@@ -179,6 +179,8 @@ class Array:
         try:
             instead = try_load(context, job, load, own, lambda error: lost(error.what) and self.queue.once_more(load))
             ended = own[0].what if own else "not, submitted anew" if instead else "measured"
+            if load == self.nodes.reference and instead:
+                self.nodes.reference = instead[0]
         except EaglelabError as error:
             ended = error.what.splitlines()[0]
             raise

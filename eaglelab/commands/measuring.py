@@ -15,6 +15,7 @@ from eaglelab.actions.wait import expected_load
 from eaglelab.commands.clients import Client
 from eaglelab.commands.known_settings import refuse_unknown
 from eaglelab.commands.restoring import found_before, leave, named, put_back
+from eaglelab.commands.spread_tries import SpreadTries
 from eaglelab.context import Context
 from eaglelab.errors import AttentionError, EaglelabError, HostError, Interrupted, NotOurs, Refused
 from eaglelab.nodes.member import NodeGone
@@ -229,9 +230,16 @@ def _one_load(context: Context, job: Job, load: Load) -> None:
 def hold(context: Context, job: Job, load: Load) -> bool:
     """Whether an earlier try has measured a load whose server would be started just so; its figures then count as found."""
     done = context.bundle.read(f"{load.folder}/done.json") if context.begun_before else None
+    found = context.found
+    was = found.record, found.steps, found.node, list(found.measurements), list(found.serving)
     held = done is not None and _still(context, job.book_of(load), job.client.measures, done["fingerprint"])
     if context.node is not None and context.resumed:
-        held = context.node.agreed(context, f"{load.name} was measured", held)
+        mine, held = held, context.node.agreed(context, f"{load.name} was measured", held)
+        if mine and not held:  # another node's part of the server would be another one: what was measured is of neither
+            found.record, found.steps, found.node, found.measurements, found.serving = was
+            if not context.options.check:
+                tries = SpreadTries({context.host.name: context.bundle.folder}, context.run)
+                tries.set_aside(context.host.name, [load])
     if not held or done is None:
         return False
     context.say.line(f"holds since {done['at']}: {load.name}", style="bold")

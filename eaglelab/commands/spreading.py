@@ -93,11 +93,15 @@ class Spreading:
         if reference not in before.kept:
             if before.lost:  # another server has to run there first
                 self.deal.disclaim(name)
-            self._one(context, job, reference, failed, "the reference")
+            # What is made instead begins with the first of its step counts, so that the setting of the reference stays.
+            while instead := self._one(context, job, reference, failed, "the reference"):
+                reference = self.deal.instead(reference, instead)
         if failed:
             what = "the reference could not be measured, and without it nothing else here can be compared"
             raise HostError(f"{what}: {failed[0].what}", where=name, hint="server.log is in the bundle")
         while (load := self.deal.take(name, idle)) is not None:
+            if load in reference.apart:
+                continue  # on another host its server died of all step counts at once; here they are measured
             self._note(context, load)
             self.deal.again(self._one(context, job, load, failed, "its share"))
         self._note(context, None)

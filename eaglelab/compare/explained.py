@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from eaglelab.compare.comparison import Compared, Comparison
 from eaglelab.compare.difference import Difference
+from eaglelab.compare.metrics import METRICS
 from eaglelab.diagnosis.diagnosis import Diagnosis, gravest_first
 from eaglelab.diagnosis.engine import diagnose
 from eaglelab.diagnosis.facts import Facts
@@ -124,5 +125,4 @@ def _is(name: str, differences: Mapping[str, Difference], worse: bool) -> bool:
     verdict: str = difference.verdict
     if verdict == "unsure" and difference.percent is not None and abs(difference.percent.value) >= _DIFFERS:
         verdict = "higher" if difference.percent.value > 0 else "lower"
-    more_is_better = name in ("tok_s", "accept_length")
-    return verdict == ("lower" if more_is_better == worse else "higher")
+    return verdict == ("lower" if METRICS[name].more_is_better == worse else "higher")

@@ -12,7 +12,8 @@ __all__ = ["METRICS", "PHASE_METRICS", "Metric", "signed"]
 class Metric:
     """A figure: its name, what it is called in a sentence, its unit, the decimals it is shown with.
 
-    `speculative`: a server without speculation has none. `definition` says what it is, in one sentence.
+    `speculative`: a server without speculation has none. `definition` says what it is, in one sentence. `more_is_better`: of others
+    less is.
     """
 
     name: str
@@ -21,6 +22,7 @@ class Metric:
     decimals: int
     speculative: bool
     definition: str
+    more_is_better: bool = False
 
     def signed(self, value: float) -> str:
         """A difference with its sign and unit: `+0.90 ms`."""
@@ -38,8 +40,10 @@ _PHASE = "GPU time a cycle, mean over the cycles that the probe kept"
 METRICS: Mapping[str, Metric] = {
     metric.name: metric
     for metric in (
-        Metric("tok_s", "tok/s", "tok/s", 1, False, "output tokens of all requests / wall time, without the probe"),
-        Metric("accept_length", "accept length", "", 3, True, "tokens a verify, bonus token included"),
+        Metric(
+            "tok_s", "tok/s", "tok/s", 1, False, "output tokens of all requests / wall time, without the probe", True
+        ),
+        Metric("accept_length", "accept length", "", 3, True, "tokens a verify, bonus token included", True),
         Metric("ttft_ms", "TTFT", "ms", 2, False, "from sending a request to its first token, mean"),
         Metric("itl_ms", "ITL", "ms", 3, False, "between two chunks of the stream, mean"),
         Metric("tpot_ms", "TPOT", "ms", 3, False, "(time to the last token - to the first) / (tokens - 1), mean"),

@@ -226,6 +226,8 @@ def _whole() -> Mapping[str, tuple[Kind, str]]:
         "flags_given": (COUNT, "flags given"),
         "flag_meant": (WORDS, "the nearest that it knows"),
         "gpus_seen": (COUNT, "GPUs seen"),
+        "gpus_asked": (COUNT, "GPUs asked for, on all nodes"),
+        "gpus_asked_here": (COUNT, "GPUs asked for on this machine"),
         "gpu_names": (WORDS, "GPUs"),
         "gpu_memory_total": (BYTES, "memory of a GPU"),
         "gpu_memory_used": (BYTES, "memory in use on the fullest GPU that the server would take"),

@@ -50,7 +50,9 @@ def _steps(host: Host) -> int | None:
 def _put_inventory(sheet: Sheet, host: Host) -> None:
     server, source = host.server, "inventory.yaml"
     speculative = server.speculative
-    sheet.put("tp_size", server.tp_size // server.nnodes, source)  # of this machine
+    sheet.put("tp_size", server.tp_size, source)
+    sheet.put("gpus_asked", server.gpus, source)
+    sheet.put("gpus_asked_here", server.gpus_a_node, source)
     sheet.put("target_path", server.model_path, source)
     if speculative is not None:
         sheet.put("algorithm", speculative.algorithm, source)
@@ -75,11 +77,11 @@ def _put_gpus(sheet: Sheet, found: Mapping[str, Any], host: Host, clocks: Sequen
     gpus, source = found.get("gpus") or [], "nvidia-smi"
     if not gpus:
         return
-    tp_size, visible = host.server.tp_size // host.server.nnodes, host.server.env.get("CUDA_VISIBLE_DEVICES")
+    asked, visible = host.server.gpus_a_node, host.server.env.get("CUDA_VISIBLE_DEVICES")
     sheet.put("gpus_seen", len(gpus), source)
     sheet.put("gpu_names", tuple(sorted({str(gpu.get("name")) for gpu in gpus})), source)
     sheet.take("driver_version", gpus[0].get("driver_version"), source)
-    mine = used_by(gpus, tp_size, visible)
+    mine = used_by(gpus, asked, visible)
     memory = [(_mib(gpu.get("memory.used")), _mib(gpu.get("memory.total"))) for gpu in mine]
     known = [(used, total) for used, total in memory if used is not None and total]
     if known:
@@ -90,9 +92,9 @@ def _put_gpus(sheet: Sheet, found: Mapping[str, Any], host: Host, clocks: Sequen
         weights = sum(each.get("weights") or 0 for each in (found.get("models") or {}).values())
         if weights:
             sheet.put("weights_bytes", weights, "the files of both models")
-            share = weights / (host.server.tp_size * total)
+            share = weights / (host.server.gpus * total)
             sheet.put("weights_share", share, "weights / GPU memory")
-    put_clocks(sheet, (), used_by(clocks, tp_size, visible), "nvidia-smi now")
+    put_clocks(sheet, (), used_by(clocks, asked, visible), "nvidia-smi now")
 
 
 def _put_place(sheet: Sheet, found: Mapping[str, Any], host: Host) -> None:

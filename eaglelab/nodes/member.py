@@ -62,11 +62,6 @@ class Member:
         """Whether it is rank 0, which serves the requests."""
         return self.rank == 0
 
-    @property
-    def told(self) -> bool:
-        """Whether this try has failed, here or elsewhere: each host then puts itself back, for itself."""
-        return self._told
-
     def perform(
         self, context: Context, at: str, action: Action, do: Callable[[], dict[str, Any]], follow: Callable[[], None]
     ) -> dict[str, Any]:

@@ -30,7 +30,7 @@ def launching(host: Host, *, facts: bool = False, more: Mapping[str, Any] = _NOT
         for name_of_ours in ("queue_timeout", "array", "idle"):
             del options[name_of_ours]
         if options["gpus"] is None:
-            options["gpus"] = host.server.tp_size
+            options["gpus"] = host.server.gpus
     told = {"launcher": {"name": name, **options, **more}}
     return {**told, "host": host.server.host} if facts else told
 

@@ -30,8 +30,9 @@ class Kept:
 class Deal:
     """The loads of `names`, whose threads share it. The first load is the reference: every host gets it.
 
-    A host that waits calls `idle` (a few times a second), which may raise. `absent(identity)` says, once all who come are
-    known, which loads the others need not make since hosts of that identity, not among them, measured them before.
+    A host that waits calls `idle`, a few times a second and without holding anything; it may take long, and raise.
+    `absent(identity)` says, once all who come are known, which loads the others need not make since hosts of that
+    identity, not among them, measured them before.
     """
 
     def __init__(
@@ -70,7 +71,8 @@ class Deal:
             self._equal[name], self._kept[name] = identity, kept
             self._loads = self._loads or list(loads)
             self._changed.notify_all()
-            self._wait(lambda: not self._to_come, idle)
+        self._until(lambda: not self._to_come, idle)
+        with self._changed:
             told = differences({name: self._equal[name] for name in self._names if name in self._equal})
             if self._refused or told:
                 raise self._unequal(name, told)
@@ -84,21 +86,32 @@ class Deal:
             deck = self._dealing
             deck.made(name)
             self._changed.notify_all()
-            found: list[Load] = []
+        found: list[Load] = []
 
-            def given() -> bool:
-                found.extend(filter(None, [deck.take(name)]))
-                return bool(found) or deck.over
+        def given() -> bool:
+            found.extend(filter(None, [deck.take(name)]))
+            return bool(found) or deck.over
 
-            self._wait(given, idle)
-            self._changed.notify_all()
-            return found[0] if found else None
+        self._until(given, idle)
+        return found[0] if found else None
 
     def again(self, loads: Sequence[Load]) -> None:
         """Loads to be made instead of one that came to nothing."""
         with self._changed:
             self._dealing.instead(loads)
             self._changed.notify_all()
+
+    def instead(self, reference: Load, loads: Sequence[Load]) -> Load:
+        """The reference of all who have none yet, where the server of `reference` died of its several step counts.
+
+        `loads` are to be made instead of it: the first is the new reference, the rest is dealt out, once for all hosts.
+        """
+        with self._changed:
+            if self._loads[0] == reference:
+                self._loads[:1] = loads
+                self._dealing.instead(loads[1:])
+                self._changed.notify_all()
+            return self._loads[0]
 
     def disclaim(self, name: str) -> None:
         """The load that a host was at in an earlier try does not go on there: another may make it as well."""
@@ -143,9 +156,13 @@ class Deal:
             what = f"nothing was begun, because {self._refused}"
         return NotOurs(what, where=name, hint=self._hint)
 
-    def _wait(self, holds: Callable[[], bool], idle: Callable[[], None]) -> None:
-        while not holds():
-            self._changed.wait(_LOOK_S)
+    def _until(self, holds: Callable[[], bool], idle: Callable[[], None]) -> None:
+        while True:
+            with self._changed:
+                if holds():
+                    self._changed.notify_all()  # what it took may be what others wait for
+                    return
+                self._changed.wait(_LOOK_S)
             idle()
 
 

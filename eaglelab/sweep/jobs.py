@@ -15,7 +15,8 @@ _LOOK_S = 0.2
 
 
 class JobQueue:
-    """Each load is at one worker at a time. A worker that waits calls `idle` (a few times a second), which may raise."""
+    """Each load is at one worker at a time. A worker that waits calls `idle`, a few times a second and without holding
+    anything; it may take long, and raise."""
 
     def __init__(self, loads: Iterable[Load], workers: Iterable[str]) -> None:
         self._changed = threading.Condition()
@@ -28,15 +29,16 @@ class JobQueue:
 
     def take(self, worker: str, idle: Callable[[], None]) -> Load | None:
         """The next load for a worker; None once none is left and none can come back, or the queue is closed."""
-        with self._changed:
-            while not self._closed and not self._waiting and self._at_work:
+        while True:
+            with self._changed:
+                if self._closed or not (self._waiting or self._at_work):
+                    return None
+                if self._waiting:
+                    load = self._at_work[worker] = self._waiting.popleft()
+                    self._taken[load.folder] = self._taken.get(load.folder, 0) + 1
+                    return load
                 self._changed.wait(_LOOK_S)
-                idle()
-            if self._closed or not self._waiting:
-                return None
-            load = self._at_work[worker] = self._waiting.popleft()
-            self._taken[load.folder] = self._taken.get(load.folder, 0) + 1
-            return load
+            idle()
 
     def done(self, worker: str, instead: Sequence[Load] = ()) -> None:
         """A worker is through with its load; `instead` are loads to be made for it, or because of it."""

@@ -78,6 +78,12 @@ def test_too_few_gpus_are_named(fake, tmp_path) -> None:
     assert "tp_size is 8, and only 1 GPUs are seen there" in said(context)
 
 
+def test_the_gpus_of_pipeline_stages_are_counted_too(fake, tmp_path) -> None:
+    context = make_context(fake, tmp_path, host=make_host(server={"tp_size": 1, "flags": {"pp-size": 2}}))
+    ACTIONS["doctor"].run(context, ACTIONS["doctor"].args())
+    assert "tp_size is 1, 2 GPUs with all pipeline stages, and only 1 GPUs are seen there" in said(context)
+
+
 def test_a_port_that_somebody_else_holds_is_refused_with_his_name_and_without_his_secrets(fake, context, do) -> None:
     fake.holder = HOLDER
     with pytest.raises(

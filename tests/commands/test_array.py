@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,8 +12,11 @@ from fake_cluster import FakeCluster, Place, not_stopped
 from fake_host import WORKER, WORKER_PATH, refusal
 
 from eaglelab.commands import arrays, on_hosts
-from eaglelab.errors import LockLost
+from eaglelab.errors import HostError, LockLost
 from eaglelab.remote.pipe import LinkLost
+from eaglelab.sweep.jobs import JobQueue
+from eaglelab.sweep.matrix import Variation
+from eaglelab.sweep.plan import Load
 
 SMALL = ("--num-prompts", "4", "--repeats", "4", "--output-len", "64", "--json")
 STEPS = ("--steps", "1,2,3", "--separate-loads")
@@ -267,3 +271,35 @@ def test_what_was_measured_on_a_node_that_failed_is_measured_again_on_another(in
     assert [load.id for load in cluster.places["k2"].begun] == ["k2-c1", "k2-c4", "k2-c1-0-1", "k2-c4-0-1"]
     loads = {each["load"] for each in done.json["hosts"]["b"]["measurements"] if each["steps"] == 2}
     assert loads == {"n2/k2/c1", "n2/k2/c4"}
+
+
+def test_where_the_reference_dies_of_its_step_counts_the_first_of_them_is_the_reference_of_all_nodes(
+    invoke, cluster
+) -> None:
+    def prepared(place: Place) -> None:
+        if place.name == "k1-2-3":
+            place.load_faults["k1-2-3-c1"], place.lost = "server dies", "out_of_memory"
+
+    cluster.prepared = prepared
+    cluster.node_of = lambda name: "n2" if name in ("k2", "k3") else "n1"
+    done = invoke("sweep", "--host", "b", "--array", "--no-baseline", "--steps", "1,2,3", *SMALL)
+    assert done.code == 0, done.err
+    assert made(cluster) == {"k1-2-3": 1, "k1": 1, "k2": 1, "k3": 1, "k1-on-n2": 1}
+    assert {each["steps"] for each in done.json["hosts"]["b"]["rankings"][0]["ranking"]["settings"]} == {1, 2, 3}
+    assert done.json["hosts"]["b"]["failed"] == []
+
+
+@pytest.mark.parametrize("error", [LockLost("taken over", where="b"), HostError("no answer", where="b"), OSError("x")])
+def test_a_keeper_of_the_lock_that_fails_lets_no_further_job_begin_and_says_why(error: Exception) -> None:
+    array, queue = object.__new__(arrays.Array), JobQueue([Load(None, Variation())], ["1"])
+    array.queue = queue
+    answers = iter([LinkLost("gone", where="b"), error])
+
+    def sleep(_: float) -> None:
+        raise next(answers)
+
+    keeps = SimpleNamespace(begun=False, sleep=lambda _: None)
+    with pytest.raises(type(error)):
+        array._keep_lock(SimpleNamespace(clock=lambda: 0.0, sleep=sleep), keeps)
+    assert queue.take("1", lambda: None) is None
+    assert len(queue.left) == 1

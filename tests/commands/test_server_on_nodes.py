@@ -10,6 +10,7 @@ import pytest
 from fake_host import WORKER, WORKER_PATH, FakeHost, refusal
 
 from eaglelab.remote.pipe import LinkLost
+from eaglelab.runs.reading import SET_ASIDE
 
 SMALL = ("--num-prompts", "4", "--repeats", "4", "--output-len", "64", "--json")
 SERVER = "server: {nnodes: 2, tp_size: 2}"
@@ -250,12 +251,29 @@ def test_what_had_ended_well_is_put_back_too_where_another_node_fails_in_the_las
 
 
 def test_figures_are_those_of_rank_0_and_of_a_load_that_fails_the_next_one_is_made(invoke, own, nodes) -> None:
-    nodes["b"].dies_with = {"4"}
-    done = invoke("sweep", "--host", "both", "--steps", "2,4,5", "--separate-loads", "--no-baseline", *SMALL)
+    a, b, seen = nodes["a"], nodes["b"], threading.Event()
+    b.dies_with = {"6"}  # draft tokens: those of 5 steps
+    status, poll = b.op_status, a.op_load_poll
+
+    def looks() -> Any:
+        if b.exit is not None and not b.alive:
+            b.exit["time"] = 5.0
+            seen.set()
+        return status()
+
+    def serves(id: str, run: str, offset: int) -> Any:  # noqa: A002
+        if id.startswith("k5"):  # without rank 1 it answers nobody, until it ends as well
+            seen.wait(10)
+            a.alive, a.exit = False, {"code": None, "signal": 9, "time": 7.0}
+            raise refusal("request-failed", "the server closed the stream")
+        return poll(id, run, offset)
+
+    b.op_status, a.op_load_poll = looks, serves  # type: ignore[method-assign]
+    done = invoke("sweep", "--host", "both", "--steps", "2,5,3", "--separate-loads", "--no-baseline", *SMALL)
     assert done.code == 1, done.err
-    assert {each["steps"] for each in done.json["hosts"]["a"]["measurements"]} == {2, 5}
+    assert {each["steps"] for each in done.json["hosts"]["a"]["measurements"]} == {2, 3}
     assert "node 1, b" in done.json["hosts"]["a"]["failed"][0]["what"]
-    assert done.json["error"]["what"].startswith("1 of 3 settings failed: 4 steps")
+    assert done.json["error"]["what"].startswith("1 of 3 settings failed: 5 steps")
     assert done.json["hosts"]["b"]["ok"] is True
     assert nodes["b"].begun == []
     assert [fake.ops().count("start") for fake in (nodes["a"], nodes["b"])] == [3, 3]
@@ -287,3 +305,18 @@ def test_a_check_changes_nothing_and_previews_rank_0s_work_once(invoke, own, nod
     assert [nodes[name].snapshot() for name in "ab"] == before
     assert done.err.count("would ask for 1000 tokens") == 1
     assert "--node-rank 1" in done.err
+
+
+def test_a_load_that_holds_on_one_node_only_is_measured_again_and_no_figure_comes_twice(invoke, own, nodes) -> None:
+    nodes["b"].dies_with = {"6"}
+    first = invoke("sweep", "--host", "both", "--steps", "2,3,5", "--separate-loads", "--no-baseline", *SMALL)
+    assert first.code == 1, first.err
+    nodes["b"].dies_with = set()
+    (Path(first.json["bundle"]) / "b" / "k2" / "done.json").unlink()
+    done = invoke("sweep", "--resume", "last", "--json")
+    assert done.code == 0, done.err
+    assert [fake.ops().count("start") for fake in (nodes["a"], nodes["b"])] == [5, 5]  # k2 and k5 once more
+    found = [(each["steps"], each["profiled"]) for each in done.json["hosts"]["a"]["measurements"]]
+    assert sorted(found) == [(steps, profiled) for steps in (2, 3, 5) for profiled in (False, True)]
+    assert [load.id for load in nodes["a"].begun].count("k3-c1") == 1
+    assert (Path(done.json["bundle"]) / "a" / SET_ASIDE / "k2-1" / "measurements-c1.json").exists()

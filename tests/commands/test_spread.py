@@ -130,3 +130,22 @@ def test_what_cannot_be_spread_is_refused_before_a_host_is_contacted(invoke, own
     assert done.code == 2
     assert done.json["error"]["what"] == what
     assert three["a"].calls == []
+
+
+@pytest.mark.parametrize("dying", ["abc", "a"])
+def test_where_the_reference_dies_of_its_step_counts_each_of_them_is_measured_all_the_same(
+    invoke, own, three, dying: str
+) -> None:
+    for name in dying:
+        three[name].dies_with.add("--speculative-adaptive")
+    done = invoke("sweep", "--host", "a,b,c", "--spread", "--no-baseline", "--steps", "1,2,3", *SMALL)
+    assert done.code == 0, done.err
+    made = {name: loads(fake) for name, fake in three.items()}
+    assert {made[name][0] for name in dying} == {"k1"}
+    rest = sorted(load for name in dying for load in made[name][1:])
+    assert rest == ["k2", "k3"] or (dying == "a" and set(rest) <= {"k2", "k3"})
+    assert all(made[name] == ["k1-2-3"] for name in {*"abc"} - {*dying})  # what it measured is not loaded again
+    found = json.loads((Path(done.json["bundle"]) / "measurements.json").read_text())
+    assert {each["steps"] for each in found["measurements"]} == {1, 2, 3}
+    assert done.json["spread"]["left"] == []
+    assert as_found(three)

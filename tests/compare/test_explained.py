@@ -11,6 +11,7 @@ from evidence_kit import bundle, measurement, run
 
 from eaglelab.compare.comparison import Side, compare
 from eaglelab.compare.explained import Explanation, explanations
+from eaglelab.compare.metrics import METRICS
 from eaglelab.profile.log_report import LogReport
 from eaglelab.profile.logfile import read_logs
 from eaglelab.profile.notable import NotableLine
@@ -156,3 +157,7 @@ def test_two_runs_that_tie_have_none(invoke: Any, logs: Path, tmp_path: Path) ->
     done = invoke("compare", "aaaa", "bbbb", "--markdown", str(tmp_path / "x.md"), "--json")
     assert done.json["compare"]["comparisons"][0]["findings"] == []
     assert "on the difference" not in done.err + (tmp_path / "x.md").read_text()
+
+
+def test_of_throughput_and_accept_length_more_is_better_and_of_all_times_less() -> None:
+    assert {name for name, metric in METRICS.items() if metric.more_is_better} == {"tok_s", "accept_length"}

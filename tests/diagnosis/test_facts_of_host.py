@@ -155,3 +155,17 @@ def test_what_is_said_before_a_load_needs_no_figures_of_one() -> None:
 def test_every_check_names_rules_that_are_there() -> None:
     codes = {rule.code for rule in known_rules()}
     assert [code for check in known_checks() for code in check.codes if code not in codes] == []
+
+
+def test_gpus_asked_for_are_those_of_all_pipeline_stages_divided_by_the_nodes() -> None:
+    stages = {"flags": {"pp-size": 2}}
+    assert states(FACTS, {"tp_size": 4, **stages})["GPUs"] == ("ok", "8 x NVIDIA H200, 8 asked for")
+    assert states(FACTS, {"tp_size": 8, **stages})["GPUs"][0] == "alarm"
+    assert states(FACTS, {"tp_size": 8, "nnodes": 2, **stages})["GPUs"][0] == "ok"
+    last = [{**H200, "index": str(at), "memory.used": "60000" if at == 7 else "4"} for at in range(8)]
+    assert states({**FACTS, "gpus": last}, {"tp_size": 4, **stages})["GPU memory"][0] == "warning"
+    assert states(FACTS, {"tp_size": 4, **stages})["GPU memory"][0] == "ok"  # the weights fit in 8, and not in 4
+
+
+def test_settings_of_nccl_matter_to_a_server_with_one_gpu_on_each_of_two_machines() -> None:
+    assert states(FACTS, {"tp_size": 2, "nnodes": 2, "env": {"NCCL_ALGO": "Ring"}})["flags"][0] == "ok"

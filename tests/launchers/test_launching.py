@@ -56,9 +56,10 @@ def test_a_process_is_started_without_a_word_about_launchers() -> None:
     assert named({"pid": 7}) == "pid 7"
 
 
-def test_the_gpus_of_a_job_are_those_of_tensor_parallelism_unless_the_inventory_says_otherwise() -> None:
+def test_the_gpus_of_a_job_are_those_of_tensor_parallelism_and_stages_unless_the_inventory_says_otherwise() -> None:
     told = launching(make_host(server=SLURM))
     assert told["launcher"]["gpus"] == 8
+    assert launching(make_host(server={**SLURM, "flags": {"pp-size": 2}}))["launcher"]["gpus"] == 16
     assert "queue_timeout" not in told["launcher"]
     assert launching(make_host(server=SLURM), facts=True)["host"] == "0.0.0.0"
     assert launching(make_host(server={**SLURM, "slurm": {"gpus": 0}}))["launcher"]["gpus"] == 0

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from eaglelab.errors import InputError
+from eaglelab.host import Server
 from eaglelab.inventory import Inventory, load_inventory
 from eaglelab.nodes.group import as_nodes, one_server
 
@@ -60,3 +62,23 @@ def test_pipeline_stages_count_as_ranks(tmp_path: Path) -> None:
     assert placed(read(tmp_path, text), "g")["a"] is not None
     with pytest.raises(InputError, match="cannot be shared out evenly"):
         read(tmp_path, text.replace("pp-size: 2", "pp-size: 1"))
+
+
+def test_a_group_may_leave_the_number_of_its_nodes_open(tmp_path: Path) -> None:
+    text = f"{HEAD}groups: {{g: {{hosts: [a, b], server: {{nnodes: !unset how many}}}}}}\nhosts: {{a: {{}}, b: {{}}}}\n"
+    assert "server.nnodes" in read(tmp_path, text).hosts["a"].unset()
+
+
+@pytest.mark.parametrize(
+    ("server", "gpus"),
+    [
+        ({"tp_size": 8}, (8, 8)),
+        ({"tp_size": 8, "nnodes": 2}, (8, 4)),
+        ({"tp_size": 8, "nnodes": 2, "flags": {"pp-size": 2}}, (16, 8)),
+        ({"tp_size": 4, "flags": {"pipeline-parallel-size": 3}}, (12, 12)),
+        ({"tp_size": 4, "flags": {"pp-size": 0}}, (4, 4)),  # SGLang will refuse it
+    ],
+)
+def test_a_server_takes_the_gpus_of_all_its_stages_on_all_its_nodes(server: dict[str, Any], gpus) -> None:
+    made = Server.model_validate(server)
+    assert (made.gpus, made.gpus_a_node) == gpus

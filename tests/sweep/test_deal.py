@@ -115,3 +115,30 @@ def test_who_waits_can_be_ended() -> None:
 def test_equal_hosts_differ_in_nothing_and_a_value_that_one_lacks_is_a_difference() -> None:
     assert differences({"a": SAME, "b": SAME}) == []
     assert differences({"a": SAME, "b": {}, "c": SAME}) == ["GPUs: 8 x H200 on a and c, None on b"]
+
+
+@pytest.mark.parametrize("at", ["join", "take"])
+def test_nobody_else_is_kept_waiting_while_a_host_that_waits_asks_its_agent(at: str) -> None:
+    deal, held = (Deal(["a", "b"]) if at == "join" else joined("a", "b")), []
+    if at == "take":
+        for _ in LOADS[1:]:
+            deal.take("b", idle)
+
+    def asks() -> None:
+        other = threading.Thread(target=deal.leave, args=("b",), daemon=True)
+        other.start()
+        other.join(10)
+        held.append(other.is_alive())
+
+    found = deal.join("a", SAME, LOADS, asks) if at == "join" else deal.take("a", asks)
+    assert found == (LOADS[0] if at == "join" else LOADS[-1])
+    assert held == [False]
+
+
+def test_instead_of_a_reference_that_died_all_take_the_first_and_the_rest_is_dealt_once() -> None:
+    several, other = Load((1, 2, 3), Variation()), Load((5,), Variation())
+    deal = Deal(["a"])
+    assert deal.join("a", SAME, [several, other], idle) == several
+    one, *rest = several.apart
+    assert [deal.instead(several, several.apart) for _ in "ab"] == [one, one]
+    assert [deal.take("a", idle) for _ in range(4)] == [*rest, other, None]

@@ -86,3 +86,17 @@ def test_how_often_a_load_was_begun_before_is_known_also_where_its_worker_was_lo
     queue.leave("1")
     assert queue.take("2", idle) == LOADS[0]
     assert queue.attempt(LOADS[0]) == 1
+
+
+def test_nobody_else_is_kept_waiting_while_a_worker_that_waits_asks_its_agent() -> None:
+    queue, seen = JobQueue(LOADS[:1], ["1", "2"]), []
+    queue.take("1", idle)
+
+    def asks() -> None:
+        other = threading.Thread(target=lambda: (seen.append(queue.over), queue.done("1")), daemon=True)
+        other.start()
+        other.join(10)
+        seen.append(other.is_alive())
+
+    assert queue.take("2", asks) is None
+    assert seen == [False, False]
