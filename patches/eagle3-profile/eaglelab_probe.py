@@ -7,15 +7,18 @@ later, where the release has it, `verified(worker, correct drafts)`.
 docs/probe.md defines every number that comes out.
 
 Two rules: never make the CPU wait for the GPU (except with EAGLE3_PROFILE_SYNC=1), and never break the server: an
-exception in here switches the probe off and says so once. What runs in every cycle is kept flat, for speed: it only
-records events, reads the clock and holds what verify returned. Once `every` cycles have gathered, one cycle, which is
-not timed, reads their times, adds them up and writes them.
+exception in here switches the probe off and says so once. Every cycle is counted; where cycles are short, one of several
+is timed, so that measuring stays cheap. What runs in a cycle is kept flat, for speed: it only records events, reads the
+clock and holds what verify returned. Once `every` cycles have gathered, one cycle, which is not timed, reads their times,
+adds them up and writes them.
 """
 # eaglelab:eagle3-profile - by this line a file under this name is known to have come with the patch
 
 import itertools
 import json
+import math
 import os
+import random
 import re
 import sys
 import time
@@ -24,12 +27,14 @@ from collections import Counter, deque
 
 __all__ = ["VERSION", "Probe", "StepChooser", "from_environment", "probe"]
 
-VERSION = "1.3.1"
+VERSION = "1.4.0"
 SCHEMA = 1
 RING = 128  # cycles whose events may be outstanding
 GATHER = 112  # of these, so many are read at once at most; the host is at most two ahead of the GPU
 UNREAD = 8  # cycles whose counts the scheduler may still tell; it is at most two behind
 IDLE_S = 0.25  # this long without decode before a forward pass writes what there is
+TIMED_MS = 0.08  # what timing a cycle takes of the host, its reading and writing included (docs/probe.md)
+TIMED_SHARE = 0.004  # of the time of decode that this may take
 GAP_FACTOR = 5  # a cycle this many times longer than the median of a window before it is an outlier
 GAP_WINDOW = 8
 RID = re.compile(r"(?:k=(\d{1,3})/)?(?:p=([01])/)?(?:k=(\d{1,3})/)?", re.ASCII)  # how a request id may begin
@@ -38,6 +43,7 @@ PHASES = ("draft", "verify", "extend", "other", "total")
 CLOCKS = ("event_ms", "host_ms")
 TITLES = {"draft": "Draft steps:", "verify": "Target verify:", "extend": "Draft re-extend:", "other": "Other overhead:"}
 REASONS = ("warmup", "after_prefill", "before_prefill", "batch_change", "steps_change", "idle", "gap", "ring", "write")
+REASONS += ("untimed",)
 # Correct drafts of each request, bonus token not included, under the names of 0.4.3.post3, 0.5.11 and 0.5.12.
 CORRECT_LISTS = ("accept_length_per_req_cpu", "num_accepted_drafts_per_req_cpu", "num_correct_drafts_per_req_cpu")
 
@@ -49,13 +55,13 @@ class Cycle:
     """
 
     __slots__ = ("asked", "copied", "correct", "events", "graph", "held", "host", "lens", "next", "reason", "records")
-    __slots__ += ("result", "size", "steps")
+    __slots__ += ("result", "size", "steps", "timed")
 
     def __init__(self, events, records):
         self.events, self.records, self.host = events, records, [0.0] * 4
 
-    def start(self, size, reason):
-        self.size, self.reason = size, reason
+    def start(self, size, reason, timed):
+        self.size, self.reason, self.timed = size, reason, timed
         self.next = self.steps = self.asked = self.graph = self.host[3] = None
         self.correct = self.held = self.result = self.lens = self.copied = None
 
@@ -69,7 +75,7 @@ class Cycle:
 
     def ended(self):
         # Events of one stream end in order, and the next cycle's first one comes after all of this one's.
-        return self.next is not None and self.next.events[0].query()
+        return self.timed and self.next is not None and self.next.events[0].query()
 
     def hold(self, result, graph):
         """Takes what verify returned: v1 hands over a list, v2 a result whose counts are still on the GPU."""
@@ -260,15 +266,29 @@ class StepChooser:
 class Probe:
     """Turns marks into blocks. One per process; the constructor's arguments are the settings of docs/probe.md.
 
+    `timed`: one of so many cycles is timed; None: of as many as TIMED_SHARE needs, where nothing synchronises.
     `clock` (host seconds), `now` (unix seconds), `out` (takes one text for the log) and `torch` can be replaced.
     `chooser` is told of each cycle first, and outlives the probe: what goes wrong on one rank only, such as a full disk,
     must not change the steps of that rank.
     """
 
     def __init__(
-        self, every=100, warmup=10, sync=False, directory=None, torch=None, clock=None, now=None, out=None, chooser=None
+        self,
+        every=100,
+        warmup=10,
+        sync=False,
+        directory=None,
+        torch=None,
+        clock=None,
+        now=None,
+        out=None,
+        chooser=None,
+        timed=None,
     ):
         self._chooser = chooser
+        self._stride, self._adapts = timed or 1, timed is None and not sync
+        self._turn = self._pick = 0  # of `stride` cycles the one with this turn is timed
+        self._random = random.Random(0)  # every rank times the same cycles while their strides agree
         self._every, self._warmup, self._sync, self._directory = every, warmup, sync, directory
         self._torch = torch
         self._clock, self._now, self._out = clock or time.perf_counter, now or time.time, out or _log
@@ -330,14 +350,15 @@ class Probe:
                 self._start(worker)
             if self._next - self._first == RING:
                 self._harvest(room=1)
-            cycle = self._ring[self._next % RING]
-            cycle.start(size, self._reason(size))
-            if self._current is None or self._current(self._device) != self._handle:
-                self._follow_stream()
-            cycle.records[0](self._stream)
+            cycle, last = self._ring[self._next % RING], self._last
+            reason = self._reason(size)
+            timed = reason is None and self._picks()
+            cycle.start(size, reason if timed else reason or "untimed", timed)
+            if timed or (last is not None and last.timed):
+                self._mark_start(cycle)
             begun = cycle.host[0] = self._clock()
-            if self._last is not None:
-                self._last.next = cycle
+            if last is not None:
+                last.next = cycle
             # A slow model's overlapped cycles can be longer than IDLE_S themselves; one that stalled says nothing of that.
             gap = None if self._begun is None or prefilled else begun - self._begun
             usual = gap if self._gap is None or (gap is not None and gap < self._gap) else self._gap
@@ -353,8 +374,9 @@ class Probe:
             cycle = self._open
             if cycle is None:
                 return
-            cycle.records[index](self._stream)
-            cycle.host[index] = self._clock()
+            if cycle.timed:
+                cycle.records[index](self._stream)
+                cycle.host[index] = self._clock()
             if index == 1:
                 # v2 picks its step count at the start of a cycle and v1 at the end; after draft it is this cycle's own.
                 cycle.steps = steps = _steps(self._worker)
@@ -365,7 +387,7 @@ class Probe:
                 if self._chooser is not None:
                     cycle.asked = self._chooser.asked(steps)
                 # The GPU has the draft to do meanwhile.
-                if self._next >= self._due:
+                if self._next >= self._due and (self._stride == 1 or not cycle.timed):
                     self._gather(cycle)
         except Exception as error:
             self._turn_off(error)
@@ -376,14 +398,14 @@ class Probe:
             cycle = self._open
             if cycle is None:
                 return
-            if cycle.host[3] is None:
+            if cycle.timed and cycle.host[3] is None:
                 self.mark(3)
             cycle.hold(result, graph)
             if cycle.result is not None:
                 self._unread.append(cycle)
             self._open, self._last = None, cycle
             self._next += 1
-            self._ended = cycle.host[3]
+            self._ended = cycle.host[3] if cycle.timed else self._clock()
         except Exception as error:
             self._turn_off(error)
 
@@ -438,10 +460,15 @@ class Probe:
 
         return record
 
-    def _follow_stream(self):
-        """torch makes a new object of the stream each time it is asked for it, which takes longer than an event."""
-        self._stream = self._torch.cuda.current_stream()
-        self._handle = None if self._current is None else self._current(self._device)
+    def _mark_start(self, cycle):
+        """Records E0, on the stream that the worker is on by now.
+
+        torch makes a new object of it each time it is asked for it, which takes longer than an event.
+        """
+        if self._current is None or self._current(self._device) != self._handle:
+            self._stream = self._torch.cuda.current_stream()
+            self._handle = None if self._current is None else self._current(self._device)
+        cycle.records[0](self._stream)
 
     def _reason(self, size):
         """Why this cycle cannot be kept whatever its times are; None if it can."""
@@ -451,6 +478,22 @@ class Probe:
         if self._decoded <= self._warmup:
             return "warmup"
         return after or ("batch_change" if before not in (None, size) else None)
+
+    def _picks(self):
+        """Whether a cycle that can be kept is timed: one of each `stride`, by chance, so that nothing recurs with them."""
+        if self._turn == 0:
+            self._pick = self._random.randrange(self._stride)
+        picked = self._turn == self._pick
+        self._turn = (self._turn + 1) % self._stride
+        return picked
+
+    def _adapt(self, records):
+        """Times as many cycles as TIMED_SHARE allows by what those that were just written took."""
+        times = [ms for record in records for ms in record["event_ms"]["total"]]
+        if times and sum(times) > 0:
+            stride = max(1, math.ceil(TIMED_MS / TIMED_SHARE * len(times) / sum(times)))
+            if stride != self._stride:
+                self._stride, self._turn = stride, 0
 
     def _interrupt(self, before, after=None):
         """Something else than decode follows the last cycle, so its `other` and `total` mean nothing."""
@@ -495,6 +538,8 @@ class Probe:
         records = [self._record("block", block.record()) for block in self._blocks.values() if block.cycles]
         if not records:
             return
+        if self._adapts:
+            self._adapt(records)
         records[0]["skipped"] = self._skipped
         self._append(records)
         most = max(records, key=lambda record: record["cycles"])
@@ -616,6 +661,7 @@ def from_environment(environ):
             sync=environ.get("EAGLE3_PROFILE_SYNC", "") not in ("", "0"),
             directory=environ.get("EAGLE3_PROFILE_DIR") or None,
             chooser=chooser,
+            timed=max(0, int(environ.get("EAGLE3_PROFILE_TIMED") or 0)) or None,
         )
     except ValueError as error:
         _log("EAGLE3_PROF probe off: %s" % error)

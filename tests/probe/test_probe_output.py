@@ -191,8 +191,17 @@ def test_the_environment_sets_the_probe(module, machine, tmp_path):
     assert settings == (7, 3, True, str(tmp_path))
 
 
-def test_a_setting_that_is_no_number_leaves_the_probe_off_and_is_named(module, capsys):
-    assert module.from_environment({"EAGLE3_PROFILE": "1", "EAGLE3_PROFILE_EVERY": "often"}) is None
+@pytest.mark.parametrize(
+    ("text", "stride", "adapts"), [("", 1, True), ("0", 1, True), ("1", 1, False), ("6", 6, False)]
+)
+def test_the_environment_says_how_many_cycles_are_timed(module, text, stride, adapts):
+    probe = module.from_environment({"EAGLE3_PROFILE": "1", "EAGLE3_PROFILE_TIMED": text})
+    assert (probe._stride, probe._adapts) == (stride, adapts)
+
+
+@pytest.mark.parametrize("name", ["EVERY", "WARMUP", "TIMED"])
+def test_a_setting_that_is_no_number_leaves_the_probe_off_and_is_named(module, capsys, name):
+    assert module.from_environment({"EAGLE3_PROFILE": "1", f"EAGLE3_PROFILE_{name}": "often"}) is None
     assert "probe off" in capsys.readouterr().out
 
 

@@ -319,7 +319,7 @@ def test_step_counts_that_alternate_are_never_mixed(machine, records):
 
 
 def test_the_cycle_in_which_a_block_is_written_is_not_timed(machine, records):
-    m = machine(every=5)
+    m = machine(every=5, timed=1)
     for _ in range(12):
         m.cycle()
     first, second = records()
