@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from pydantic import Field, PlainValidator
 
 from eaglelab.actions.base import Action, Arguments
+from eaglelab.actions.ended import clear_ended
 from eaglelab.actions.needed import needed_on_all
 from eaglelab.actions.owner import refuse_other, say_ending, started_by
 from eaglelab.actions.patch import operator
@@ -247,9 +248,13 @@ def _stop(context: Context, args: StopArguments) -> dict[str, Any]:
         )
     else:
         context.say.line("  no server of ours is running")
-    if args.tasks and (tasks := end_tasks(context, None, args.grace)):
-        context.say.line(f"  ended: {', '.join(tasks)}")
-        result = {**result, "stopped": [*result["stopped"], *tasks]}
+    if args.tasks:
+        tasks = end_tasks(context, None, args.grace)
+        if tasks.stopped:
+            context.say.line(f"  ended: {', '.join(tasks.stopped)}")
+            result = {**result, "stopped": [*result["stopped"], *tasks.stopped]}
+        if tasks.kept:
+            clear_ended(context)
     return result
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from eaglelab.actions.owner import started_by
 from eaglelab.context import Context
@@ -11,7 +11,7 @@ from eaglelab.errors import AttentionError
 from eaglelab.remote.hints import AgentFailure
 from eaglelab.server.launching import named
 
-__all__ = ["end_tasks", "task_lines", "tasks_of", "would_end"]
+__all__ = ["EndedTasks", "end_tasks", "task_lines", "tasks_of", "would_end"]
 
 _SILENCE_S = 180.0
 """Slurm waits before it kills, and then for the node's epilog."""
@@ -41,11 +41,18 @@ def _state(task: Mapping[str, Any]) -> str:
     return f" on {task['node']}{port}" if task.get("node") else port
 
 
-def end_tasks(context: Context, of: str | None, grace: float) -> list[str]:
+class EndedTasks(NamedTuple):
+    """Which `stopped`, and whether anything of those that have ended, now or earlier, is `kept` on the host."""
+
+    stopped: list[str]
+    kept: bool = False
+
+
+def end_tasks(context: Context, of: str | None, grace: float) -> EndedTasks:
     """Ends those of run `of`, or all, and says which and whose they were. Raises AttentionError where one does not end."""
     status = context.client.call("status") if of is None else {"tasks": ()}
     if "tasks" not in status:
-        return []  # an agent that knows of none
+        return EndedTasks([])  # an agent that knows of none
     for task in tasks_of(status):
         record = task["record"]
         whose = f", {started_by(record)}" if record else ""
@@ -58,7 +65,9 @@ def end_tasks(context: Context, of: str | None, grace: float) -> list[str]:
         answer = context.client.call("end_tasks", silence=_SILENCE_S, news=news, run=context.run, of=of, grace=grace)
     except AgentFailure as error:
         raise AttentionError(error.what, where=context.host.name, hint=context.invoke("rollback")) from error
-    return list(answer["stopped"])
+    if of is None and answer["stopped"]:
+        context.say.line(f"  what they left is kept there for a while: {context.invoke('logs')} brings their logs home")
+    return EndedTasks(list(answer["stopped"]), bool(answer.get("kept")))
 
 
 def would_end(context: Context, status: Mapping[str, Any]) -> bool:

@@ -14,10 +14,11 @@ from pydantic import Field
 from eaglelab.actions.as_found import AT_REST, Left, left_as_found
 from eaglelab.actions.base import Action, Arguments
 from eaglelab.actions.doctor import read_facts
+from eaglelab.actions.ended import clear_ended
 from eaglelab.actions.installation import say_gone
 from eaglelab.actions.owner import say_ending
 from eaglelab.actions.serve import say_damaged
-from eaglelab.actions.tasks import end_tasks, would_end
+from eaglelab.actions.tasks import EndedTasks, end_tasks, would_end
 from eaglelab.context import Context
 from eaglelab.errors import AttentionError, EaglelabError, HostError
 from eaglelab.patching.folder import find_patch
@@ -56,7 +57,7 @@ def _rollback(context: Context, args: RollbackArguments) -> dict[str, Any]:
     if left.files:
         return {"nothing": True, "restored": [], "stopped": [], "left": str(left)}
     try:
-        stopped = _NONE_STOPPED if left.server else _stop(context, args)
+        stopped, kept = (_NONE_STOPPED, False) if left.server else _stop(context, args)
     except EaglelabError:
         # A server that does not end keeps the code it has loaded; the files need not wait for it.
         context.client.call("rollback", run=context.run)
@@ -65,6 +66,8 @@ def _rollback(context: Context, args: RollbackArguments) -> dict[str, Any]:
     restored, known = files_back(context, stopped)
     if not known:
         _refuse_unrecorded(context)
+    if kept:
+        clear_ended(context)  # last, for nothing depends on it
     nothing = not restored and not stopped["stopped"]
     if nothing and not left:
         context.say.line(_NOTHING)
@@ -91,14 +94,16 @@ def files_back(context: Context, stopped: Mapping[str, Any] = _NONE_STOPPED) -> 
     return [item["path"] for item in changed], bool(result["files"])
 
 
-def _stop(context: Context, args: RollbackArguments) -> dict[str, Any]:
+def _stop(context: Context, args: RollbackArguments) -> tuple[dict[str, Any], bool]:
+    """What was stopped, and whether anything of ended tasks is kept."""
+
     def news(beat: Mapping[str, Any]) -> None:
         context.say.progress(f"waiting for {len(beat['stopping'])} processes to end")
 
     say_ending(context)
     stopped = context.client.call("stop", silence=90, news=news, run=context.run, grace=args.grace)
-    tasks = [] if args.keep_found else end_tasks(context, None, args.grace)
-    return {**stopped, "stopped": [*stopped["stopped"], *tasks]}
+    tasks = EndedTasks([]) if args.keep_found else end_tasks(context, None, args.grace)
+    return {**stopped, "stopped": [*stopped["stopped"], *tasks.stopped]}, tasks.kept
 
 
 def _half_way(context: Context, error: AgentFailure) -> AttentionError:

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from eaglelab.actions import ACTIONS
-from eaglelab.actions.tasks import end_tasks
+from eaglelab.actions.ended import clear_ended
+from eaglelab.actions.tasks import end_tasks, tasks_of
 from eaglelab.board import Board
 from eaglelab.commands.hosts import LOGINS, Selection, connected
 from eaglelab.commands.measuring import Job, try_load
@@ -20,7 +21,7 @@ from eaglelab.commands.together import Manner, Together
 from eaglelab.context import Context, Found
 from eaglelab.errors import AttentionError, EaglelabError, HostError, InputError, Interrupted, NotOurs
 from eaglelab.host import Host
-from eaglelab.idle import SIGN_S
+from eaglelab.idle import Sign
 from eaglelab.interruption import Interruption
 from eaglelab.playbook import Playbook
 from eaglelab.profile.measurement_set import Failed, Measurement
@@ -82,11 +83,13 @@ class Array:
         slurm, gpus = host.server.slurm, launching(host)["launcher"]["gpus"]
         for line in queue_words(plan, count, gpus, slurm.partition, queue, slurm.time, slurm.idle):
             context.say.line(f"  {line}")
-        self._say_others(context)
+        others = self._say_others(context)
         Runner(context, ACTIONS).run(self.ready)
         if context.options.check:
             self._preview(context, plan)
             return
+        if others:
+            clear_ended(context)
         workers = [str(number) for number in range(1, count + 1)]
         self.queue, self.nodes = JobQueue(plan.loads, workers), Nodes(plan.loads[0])
         context.client.doing(f"{len(plan.loads)} jobs of a sweep")
@@ -98,13 +101,16 @@ class Array:
             finally:
                 self._conclude(context, failed)
 
-    def _say_others(self, context: Context) -> None:
-        for task in context.client.call("status").get("tasks") or ():
+    def _say_others(self, context: Context) -> bool:
+        """Jobs of other runs. Whether they, or ended ones, have left anything on the host."""
+        status = context.client.call("status")
+        for task in tasks_of(status):
             if task["run"] != context.run:
                 context.say.line(
                     f"  a job of run {task['run']} is there ({task['task']}): {context.invoke('stop')} would end it",
                     style="yellow",
                 )
+        return bool(tasks_of(status) or status.get("ended"))
 
     def _preview(self, context: Context, plan: SweepPlan) -> None:
         start = ACTIONS["start"]
@@ -133,18 +139,19 @@ class Array:
             raise _gravest(grave or errors, context.host.name)
 
     def _keep_lock(self, context: Context, stop: Interruption) -> None:
-        """The lock of the host is that of this run's first agent, which would end if it heard nothing for long."""
+        """The lock of the host is that of this run's first agent, which would end if it heard nothing for long.
+
+        Once it is gone no further job begins; those who drive one hear it from their own agents.
+        """
         stop.begun = True
-        sign = _Sign(context)
-        while not self.queue.over:
-            stop.sleep(0.5)
-            try:
+        sign = Sign(context)
+        try:
+            while not self.queue.over:
+                stop.sleep(0.5)
                 sign()
-            except LinkLost:
-                continue  # the jobs go on; whoever drives one notices by itself what it lost
-            except BaseException:  # without it the lock goes, and with it the right to make more
-                self.queue.close()
-                raise
+        except BaseException:
+            self.queue.close()
+            raise
 
     def _work(
         self, main: Context, job: Job, failed: list[Failed], worker: str, stop: Interruption, board: Board
@@ -160,10 +167,14 @@ class Array:
             with way as context:
                 stop.begun = True
                 context.inventory = main.inventory
-                sign = _Sign(context)
-                while load is not None:
-                    self.queue.done(worker, self._one(main, context, job, load, failed, board))
-                    load = self.queue.take(worker, sign)
+                sign = Sign(context)
+                try:
+                    while load is not None:
+                        self.queue.done(worker, self._one(main, context, job, load, failed, board))
+                        load = self.queue.take(worker, sign)
+                finally:
+                    if context.client.given_up:
+                        main.client.give_up()
         except (AttentionError, NotOurs):
             self.queue.close()
             raise
@@ -245,23 +256,6 @@ class Array:
         if spread is not None:
             context.bundle.json("spread.json", spread.to_json())
             context.say.show(spread_table(spread))
-
-
-@dataclass
-class _Sign:
-    """Called a few times a second by who waits: it can be ended there, and its agent hears of it now and then."""
-
-    context: Context
-    said: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.said = self.context.clock()
-
-    def __call__(self) -> None:
-        self.context.sleep(0)
-        if self.context.clock() - self.said >= SIGN_S:
-            self.said = self.context.clock()
-            self.context.client.call("list", pattern="")
 
 
 def _job_of(context: Context, load: Load) -> dict[str, Any]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any
 
 from eaglelab.actions.doctor import DOCTOR
+from eaglelab.actions.ended import bring_home, ended_lines, ended_tasks, log_of
 from eaglelab.actions.equal import identity
 from eaglelab.actions.evidence import fetch
 from eaglelab.actions.owner import started_by
@@ -99,6 +101,8 @@ def status(request: Request, outcome: Outcome, say: Say) -> None:
             context.say.line(f"  {line}")
         for line in task_lines(found):
             context.say.line(f"  {line}")
+        for line in ended_lines(found):
+            context.say.line(f"  {line}: {context.invoke('logs')} brings their logs home")
         if found.get("lock"):
             context.say.line(f"  locked: {who_holds(found['lock'])}")
         say_by_folder(context, [(item["path"], item["state"]) for item in found["states"]])
@@ -172,9 +176,10 @@ def logs(request: Request, lines: int, outcome: Outcome, say: Say) -> None:
     """Brings the server's log home, from the start of the running (or last) server on, and shows its end."""
 
     def work(context: Context) -> dict[str, Any]:
-        for task in tasks_of(context.client.call("status")):
-            if task["record"]:
-                _show_log_of(context, task, lines)
+        status = context.client.call("status")
+        tasks = [_show_log_of(context, task, lines) for task in tasks_of(status) if task["record"]]
+        if status.get("ended"):
+            tasks += _ended_home(context, {(each["run"], each["task"]) for each in tasks})
         mark = _log_mark(context)
         size = fetch(context, mark, "server.log")
         path = context.bundle.path("server.log")
@@ -182,20 +187,32 @@ def logs(request: Request, lines: int, outcome: Outcome, say: Say) -> None:
             context.say.line(f"  nothing to read in {mark.path}")
         for line in last_lines(path, lines):
             context.say.line(line)
-        return {"log": str(path), "bytes": size, "resume": _resumable(request.logs, context)}
+        return {"log": str(path), "bytes": size, "tasks": tasks, "resume": _resumable(request.logs, context)}
 
     run_on_hosts(request, _select(request), outcome, say, work, looks=True)
 
 
-def _show_log_of(context: Context, task: dict[str, Any], lines: int) -> None:
+def _show_log_of(context: Context, task: dict[str, Any], lines: int) -> dict[str, Any]:
     """The log of a server that has a place of its own, which is a file of its own."""
-    name = f"{task['task']}.log"
+    name = log_of(task)
     context.say.line(f"task {task['task']} of run {task['run']}:", style="bold")
-    if not fetch(context, LogMark.of_server(task["record"]), name):
+    size = fetch(context, LogMark.of_server(task["record"]), name)
+    if not size:
         context.say.line("  nothing is in its log yet")
-        return
-    for line in last_lines(context.bundle.path(name), lines):
+    for line in last_lines(context.bundle.path(name), lines) if size else ():
         context.say.line(f"  {line}")
+    return {"run": task["run"], "task": task["task"], "log": str(context.bundle.path(name)), "bytes": size}
+
+
+def _ended_home(context: Context, but: AbstractSet[tuple[str, str]]) -> list[dict[str, Any]]:
+    """The logs of servers that are gone, which may be many: they are brought home, and not shown."""
+    found = []
+    for task in ended_tasks(context):
+        if (task["run"], task["task"]) not in but and (size := bring_home(context, task)):
+            path = context.bundle.path(log_of(task))
+            context.say.line(f"task {task['task']} of run {task['run']}, ended: {path} ({size / 1e3:.0f} kB)")
+            found.append({"run": task["run"], "task": task["task"], "log": str(path), "bytes": size})
+    return found
 
 
 def _resumable(logs: Path, context: Context) -> str | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eaglelab.context import Context, LogMark
-from eaglelab.errors import HostError
+from eaglelab.errors import HostError, NotOurs
 from eaglelab.nodes.ends import End, blames_another
 from eaglelab.server.readiness import Budgets, ServerDied, State, Waiting
 
@@ -106,6 +106,8 @@ def how_it_ended(context: Context, sleep: Callable[[float], None]) -> End | None
         seen.log.close()
         ended = getattr(seen.probe, "answer", {}).get("exit") or {}
         return End(died, ended.get("time"), blames_another(seen.log.last))
+    except NotOurs:
+        raise
     except HostError:
         pass
     return None

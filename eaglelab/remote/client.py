@@ -21,7 +21,7 @@ News = Callable[[dict[str, Any]], None]
 
 _REPEATABLE = frozenset(
     """facts lock doing read sed backup apply rollback start status stop poll tail digest list loaded
-    keep gpu_state topology load_start load_poll load_stop enter end_tasks queue look_up""".split()  # noqa: SIM905
+    keep gpu_state topology load_start load_poll load_stop enter end_tasks ended_tasks remove_tasks queue look_up""".split()  # noqa: SIM905
 )
 """Operations that end the same however often they run, so a lost link is answered by asking again. `start` is one of
 them because it carries a token: asked again, the host answers with the server that the first request started."""
@@ -31,6 +31,10 @@ _PATIENCE_S = 120.0
 
 _STALE_S = 20.0
 """After so long a pause a link is tried with a question that does no harm, before one that must not be asked twice."""
+
+
+_LOOK_SILENCE_S = 10.0
+"""So long a look waits: who makes it waits for others, and may have to end."""
 
 
 class AgentClient:
@@ -89,9 +93,32 @@ class AgentClient:
         `session` is that of the client that has the host's lock. Raises LockLost, also later, where somebody takes that.
         """
         self._place = None
-        folder = str(self.call("enter", run=run, task=task, session=session)["folder"])
+        try:
+            folder = str(self.call("enter", run=run, task=task, session=session)["folder"])
+        except BaseException:
+            self._drop()  # it may be in the place before
+            raise
         self._place = {"run": run, "task": task, "session": session}
         return folder
+
+    def look(self) -> None:
+        """For who only waits: raises LockLost once somebody else has taken the host's lock, by a question that costs nothing.
+
+        A link that is lost is made anew, but tried once: whoever needs the host says how that is.
+        """
+        if self._holder is None and self._place is None:
+            return
+        was_there = self._talk is not None
+        try:
+            self._ready(_LOOK_SILENCE_S)
+            self._ask("list", {"pattern": ""}, b"", _LOOK_SILENCE_S, None)
+        except LockLost:
+            raise
+        except LinkLost:
+            if was_there:  # whoever takes a lock over ends the agent that has it
+                self.look()
+        except HostError:
+            return
 
     def doing(self, text: str) -> None:
         """Lets others see what the holder of the lock is at. That may fail: nobody depends on it."""
@@ -130,6 +157,15 @@ class AgentClient:
             raise
         return once()
 
+    @property
+    def given_up(self) -> bool:
+        """Whether the host was waited for in vain, and has not answered since."""
+        return self._given_up
+
+    def give_up(self) -> None:
+        """Another client has waited for this host in vain: if it is lost here too, it is not waited for once more."""
+        self._given_up = True
+
     def _worth_another_try(self) -> bool:
         """A host that stayed away once is not waited for again, until it has answered: a rescue asks it several things."""
         return self._was_there and not self._given_up
@@ -156,7 +192,11 @@ class AgentClient:
             if self._holder is not None:
                 self._lock_again(self._holder, silence)
             if self._place is not None:
-                self._ask("enter", self._place, b"", silence, None)
+                try:
+                    self._ask("enter", self._place, b"", silence, None)
+                except BaseException:
+                    self._drop()  # outside of its place the next question would be one to the host's own server
+                    raise
         elif self._clock() - self._last > _STALE_S:
             self._ask("list", {"pattern": ""}, b"", silence, None)
 
@@ -191,7 +231,11 @@ class AgentClient:
             raise
         self._last, self._given_up = self._clock(), False
         if "error" in message:
-            raise explain(message["error"], self.link.name)
+            error = explain(message["error"], self.link.name)
+            if isinstance(error, LockLost):
+                self._lost = error
+                self._drop()
+            raise error
         return message["ok"], raw
 
     def _drop(self) -> None:

@@ -38,6 +38,7 @@ _ORDER = (
     "load",
     "record",
     "places",
+    "ended",
     "marks",
     "launchers/contract",
     "launchers/process",

@@ -114,6 +114,15 @@ class FakeHost:
     def doing(self, text: str) -> None:
         self.said.append(text)
 
+    given_up = False
+
+    def give_up(self) -> None:
+        self.given_up = True
+
+    def look(self) -> None:
+        if "look" in self.fail:
+            raise self.fail["look"]
+
     def close(self) -> None:
         self.locked = False
 

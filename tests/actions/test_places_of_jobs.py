@@ -215,4 +215,4 @@ def test_jobs_that_do_not_end_need_a_person_and_the_hint_is_the_rollback(fake: C
 
 
 def test_an_agent_that_knows_of_no_places_is_not_asked_to_end_any(tmp_path: Path) -> None:
-    assert end_tasks(make_context(FakeHost(), tmp_path), None, 0.0) == []
+    assert end_tasks(make_context(FakeHost(), tmp_path), None, 0.0).stopped == []

@@ -13,6 +13,7 @@ from eaglelab.context import Context
 from eaglelab.errors import LockLost
 from eaglelab.interruption import Interruption
 from eaglelab.remote.hints import AgentFailure
+from eaglelab.remote.pipe import LinkLost
 
 __all__ = ["Desk", "FakeCluster", "Place"]
 
@@ -67,6 +68,7 @@ class FakeCluster(FakeHost):
         self.node_of: Callable[[str], str] = lambda _: "n1"
         self.prepared: Callable[[Place], None] = lambda _: None
         self.ended: list[str | None] = []
+        self.kept: list[dict[str, Any]] = []
         self.desks: list[Desk] = []
 
     def place(self, name: str) -> Place:
@@ -83,20 +85,27 @@ class FakeCluster(FakeHost):
         return QUEUE
 
     def op_status(self) -> Any:
-        return {**super().op_status(), "tasks": []}
+        return {**super().op_status(), "tasks": [], "ended": [[each["run"], each["task"]] for each in self.kept]}
+
+    def op_ended_tasks(self, run: str) -> Any:
+        return {"ended": [each for each in self.kept if each["run"] != run]}
+
+    def op_remove_tasks(self, run: str, tasks: Any) -> Any:
+        self.kept = [each for each in self.kept if [each["run"], each["task"]] not in tasks]
+        return {"removed": tasks}
 
     def op_end_tasks(self, run: str, grace: float, of: Any = None) -> Any:
         self.ended.append(of)
         left = [name for name, place in self.places.items() if place.alive]
         for name in left:
             self.places[name].op_stop(run, grace)
-        return {"stopped": left}
+        return {"stopped": left, "kept": len(self.kept)}
 
     @contextmanager
     def connected(self, _: Any, host: Any, bundle: Any, say: Any, options: Any, **how: Any) -> Iterator[Context]:
         """In place of the way to the cluster: of the run itself, or (with `stop` and without a lock) of one worker."""
         clock, stop = Clock(), how.get("stop") or Interruption()
-        client: Any = self if how["lock"] or options.check else Desk(self)
+        client: Any = Desk(self) if how.get("stop") and not how["lock"] and not options.check else self
 
         def sleep(seconds: float) -> None:
             stop.check()
@@ -111,18 +120,24 @@ class Desk:
     def __init__(self, cluster: FakeCluster) -> None:
         self.cluster, self.at = cluster, cluster.place("nowhere")
         self.broken: BaseException | None = None
+        self.session = cluster.session
         self.cluster.desks.append(self)
 
     def enter(self, run: str, task: str, session: str) -> str:
-        if session != self.cluster.locked_by:
-            raise LockLost("the lock of this host was taken over", where="b")
+        self.session = session
+        self.look()
         self.at = self.cluster.place(task)
         return f"/state/tasks/{run}/{task}"
+
+    def look(self) -> None:
+        if self.session != self.cluster.locked_by:
+            raise LockLost("the lock of this host was taken over", where="b")
 
     def call(self, op: str, data: bytes = b"", **args: Any) -> dict[str, Any]:
         return self.call_bytes(op, data, **args)[0]
 
     def call_bytes(self, op: str, data: bytes = b"", **args: Any) -> Any:
+        self.look()
         if op in ("backup", "apply", "rollback", "end_tasks"):
             raise refusal("not-locked", f"{op} is not for a place of its own")
         if self.broken is not None:
@@ -131,6 +146,10 @@ class Desk:
             self.broken = self.at.fail.pop(op)
             raise self.broken
         return self.at.call_bytes(op, data, **args)
+
+    @property
+    def given_up(self) -> bool:
+        return isinstance(self.broken, LinkLost)
 
     def doing(self, text: str) -> None: ...
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from fake_cluster import FakeCluster, Place, not_stopped
-from fake_host import WORKER, WORKER_PATH, refusal
+from fake_host import WORKER, WORKER_PATH, Clock, refusal
 
 from eaglelab.commands import arrays, on_hosts
-from eaglelab.errors import HostError, LockLost
+from eaglelab.errors import LockLost
 from eaglelab.remote.pipe import LinkLost
 from eaglelab.sweep.jobs import JobQueue
 from eaglelab.sweep.matrix import Variation
@@ -190,6 +190,7 @@ def test_where_no_worker_is_left_the_jobs_are_ended_and_the_files_put_back(invok
     done = sweep(invoke, "--array", "2")
     assert done.code == 1
     assert done.json["error"]["what"] == "gone"
+    assert cluster.given_up, "the workers have waited for the host, and nobody waits for it once more"
     assert cluster.ended == [done.json["run"]]
     assert as_found(cluster)
 
@@ -289,17 +290,76 @@ def test_where_the_reference_dies_of_its_step_counts_the_first_of_them_is_the_re
     assert done.json["hosts"]["b"]["failed"] == []
 
 
-@pytest.mark.parametrize("error", [LockLost("taken over", where="b"), HostError("no answer", where="b"), OSError("x")])
-def test_a_keeper_of_the_lock_that_fails_lets_no_further_job_begin_and_says_why(error: Exception) -> None:
-    array, queue = object.__new__(arrays.Array), JobQueue([Load(None, Variation())], ["1"])
+@pytest.mark.parametrize("error", [LockLost("taken over", where="b"), KeyboardInterrupt(), OSError("x")])
+def test_a_keeper_of_the_lock_that_ends_lets_no_further_job_begin_and_says_why(error: BaseException) -> None:
+    array, queue, clock = object.__new__(arrays.Array), JobQueue([Load(None, Variation())], ["1"]), Clock()
     array.queue = queue
-    answers = iter([LinkLost("gone", where="b"), error])
+    answers = iter([None, error])
 
-    def sleep(_: float) -> None:
-        raise next(answers)
+    def look() -> None:
+        if found := next(answers):
+            raise found
 
-    keeps = SimpleNamespace(begun=False, sleep=lambda _: None)
+    keeps = SimpleNamespace(begun=False, sleep=clock.sleep)
+    context = SimpleNamespace(clock=clock, sleep=clock.sleep, client=SimpleNamespace(look=look))
+    began = clock.now
     with pytest.raises(type(error)):
-        array._keep_lock(SimpleNamespace(clock=lambda: 0.0, sleep=sleep), keeps)
+        array._keep_lock(context, keeps)
+    assert clock.now - began < 15  # s, and two looks
     assert queue.take("1", lambda: None) is None
     assert len(queue.left) == 1
+
+
+@pytest.mark.parametrize("at", ["wait", "load_poll"])
+def test_a_run_that_is_robbed_while_it_only_waits_ends_at_once_and_names_the_thief(invoke, cluster, at) -> None:
+    """As long as a job is in the queue, or a load runs, nothing is asked of the host that would need its lock."""
+
+    def robbed(*_: Any) -> None:
+        cluster.locked_by = "of the thief"
+        cluster.fail["end_tasks"] = cluster.fail["rollback"] = LockLost("the lock was taken over", where="b")
+
+    def prepared(place: Place) -> None:
+        op = "op_poll" if at == "wait" else "op_load_poll"
+        answers = getattr(place, op)
+
+        def answer(**what: Any) -> Any:
+            robbed()
+            return answers(**what)
+
+        setattr(place, op, answer)
+
+    cluster.prepared = prepared
+    done = sweep(invoke, "--array", "1")
+    assert done.code == 1
+    assert "taken over" in done.json["error"]["what"]
+    assert made(cluster) == {"baseline": 1}
+    calls = [op for op, _ in cluster.places["baseline"].calls]
+    assert calls.count("poll" if at == "wait" else "load_poll") == 1
+    assert cluster.ops().count("rollback") == 0
+
+
+def test_what_ended_jobs_of_earlier_runs_left_is_removed_once_its_log_is_home(invoke, cluster) -> None:
+    log = "/state/tasks/run-1/k1/server.log"
+    cluster.files[log] = b"its last words"
+    about = {"task": "k1", "log": log, "size": 14, "quiet": 2e6}
+    cluster.kept = [{"run": "run-1", "due": True, **about}, {"run": "run-2", "due": False, **about}]
+    done = sweep(invoke)
+    assert done.code == 0, done.err
+    assert (Path(done.json["bundle"]) / "k1-of-run-1.log").read_bytes() == b"its last words"
+    assert [each["run"] for each in cluster.kept] == ["run-2"]
+    assert cluster.ops().index("remove_tasks") < cluster.ops().index("end_tasks")
+
+
+def test_logs_brings_home_what_ended_jobs_left_and_status_says_that_it_is_there(invoke, cluster) -> None:
+    log = "/state/tasks/run-1/k1/server.log"
+    cluster.files[log] = b"its last words"
+    cluster.kept = [{"run": "run-1", "task": "k1", "log": log, "size": 14, "quiet": 9.0, "due": True}]
+    assert "run run-1: k1 ended, and what they left is kept: invoke logs --host b" in invoke(
+        "status", "--host", "b"
+    ).out.replace("\n", " ")
+    done = invoke("logs", "--host", "b", "--json")
+    assert done.code == 0, done.err
+    (found,) = done.json["hosts"]["b"]["tasks"]
+    assert (found["run"], found["task"], found["bytes"]) == ("run-1", "k1", 14)
+    assert Path(found["log"]).read_bytes() == b"its last words"
+    assert len(cluster.kept) == 1  # who only looks removes nothing

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -43,12 +45,29 @@ def project(pair: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @pytest.fixture
 def lab(project: Scene, pair: Cluster) -> Iterator[Scene]:
-    """The project, whose host is as it was before and has no job of ours once a test is over."""
+    """The project, whose host is as it was before once a test is over: no job of ours, no server on record, nobody in a
+    place. What ended jobs left behind is that of runs that nobody took up again, and no later test's business.
+    """
     before = picture(package(project))
-    yield project
-    assert picture(package(project)) == before
-    assert not living(pair)
-    assert not list(state(project).glob("tasks/*"))
+    known = bundles(project)
+    try:
+        yield project
+        assert picture(package(project)) == before
+        assert not living(pair)
+        for name in ("server.json*", "launch/*"):
+            assert not placed(project, name)
+        status = project.invoke("status", "--json").json["hosts"]["sim"]
+        assert (status["tasks"], status["lock"]) == ([], None)
+        assert {run for run, _ in status["ended"]} <= bundles(project) - known
+        assert len(status["ended"]) == len(placed(project, "server.log"))
+        assert all(path.stat().st_size for path in placed(project, "server.log"))
+    finally:
+        shutil.rmtree(state(project) / "tasks", ignore_errors=True)
+
+
+def bundles(scene: Scene) -> set[str]:
+    """The runs that there have been."""
+    return {path.name for path in scene.folder.glob("logs/*")}
 
 
 def package(scene: Scene) -> Path:
@@ -276,6 +295,30 @@ def test_a_job_that_nobody_comes_back_to_ends_itself_and_rollback_puts_the_rest_
     assert "ended (for 20 s nobody has asked this server for anything, so its job ends and frees its GPUs)" in status
     assert "task k1 of run" in lab.invoke("logs").stdout
     lab.invoke("rollback")
+    assert placed(lab, "server.log") == [log]  # until somebody has had the time to look at it
+    assert "k1 ended, and what they left is kept" in lab.invoke("status").stdout
+    (task,) = lab.invoke("logs", "--json").json["hosts"]["sim"]["tasks"]
+    assert Path(lab.folder, task["log"]).read_bytes() == log.read_bytes()
+
+
+def test_what_ended_jobs_left_goes_with_a_later_rollback_and_its_log_comes_home(lab: Scene, pair: Cluster) -> None:
+    running = begin(lab, "sweep", "--steps", "1", "--no-baseline", "--array", *ENDLESS)
+    until(measuring(lab, 1), "it is measured", 60)
+    running.kill()
+    running.wait()
+    lab.invoke("rollback")
+    (log,) = placed(lab, "server.log")
+    (beat,) = placed(lab, "alive")
+    said_there, long_ago = log.read_bytes(), time.time() - 15 * 86400
+    os.utime(log, (long_ago, long_ago))
+    assert "removed there" not in lab.invoke("rollback").stdout
+    assert log.exists()  # somebody worked there meanwhile
+    os.utime(beat, (long_ago, long_ago))
+    done = lab.invoke("rollback", "--json")
+    assert "removed there: what 1 ended job of earlier runs" in done.stderr
+    assert not placed(lab, "*")
+    (home,) = Path(lab.folder, done.json["bundle"]).glob("k1-of-*-sweep-*.log")
+    assert home.read_bytes() == said_there
 
 
 def test_rollback_and_stop_end_the_jobs_of_a_controller_that_is_gone(lab: Scene, pair: Cluster) -> None:
@@ -297,12 +340,52 @@ def test_rollback_and_stop_end_the_jobs_of_a_controller_that_is_gone(lab: Scene,
 def test_a_run_that_was_robbed_of_the_lock_submits_nothing_more(lab: Scene, pair: Cluster) -> None:
     running = begin(lab, "sweep", "--steps", "1,2", "--array", "1", *ENDLESS)
     until(measuring(lab, 1), "the first is measured", 60)
-    lab.invoke("rollback", "--steal-lock")
+    assert "taking the lock over" in lab.invoke("rollback", "--steal-lock").stdout
     known = set(jobs(pair))
-    assert running.wait(60) == 1
+    assert running.wait(20) == 1
     assert "was taken over" in said(lab)
     assert set(jobs(pair)) == known
     assert not living(pair)
+
+
+def test_a_run_that_was_robbed_while_its_jobs_wait_in_the_queue_ends_at_once(lab: Scene, pair: Cluster) -> None:
+    with colleague(pair, "n1", "n2"):
+        running = begin(lab, "sweep", "--steps", "1", "--array", *ENDLESS)
+        until(lambda: list(jobs(pair).values()).count("PENDING") == 2, "both wait", 60)
+        # Whoever takes it over and ends no task: that of the host's own server is none of them.
+        lab.invoke("deploy-profiling", "--steal-lock", "--check")
+        assert running.poll() is None  # a check takes no lock
+        thief(lab)
+        assert running.wait(20) == 1
+        assert "was taken over: thief@there runs bench" in said(lab)
+        assert list(jobs(pair).values()).count("PENDING") == 2  # it does nothing more there
+        lab.invoke("rollback")
+        assert "PENDING" not in jobs(pair).values()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_run_whose_lock_was_taken_over(lab: Scene, pair: Cluster, number: signal.Signals) -> None:
+    running = begin(lab, "sweep", "--steps", "1,2", "--array", *ENDLESS)
+    until(measuring(lab, 2), "they are measured", 60)
+    thief(lab)
+    running.send_signal(number)
+    assert running.wait(20) in (1, 130)  # whichever it hears of first
+    lab.invoke("rollback")
+
+
+def thief(scene: Scene) -> None:
+    """Somebody takes the lock over, does nothing and goes."""
+    script = """
+import sys
+from eaglelab.remote.client import AgentClient
+from eaglelab.remote.pipe import LocalLink
+client = AgentClient(LocalLink("sim"), sys.executable)
+client.lock({"by": "thief@there", "run": "run-9", "command": "bench", "since": "today"}, steal=True)
+client.close()
+"""
+    home = str(scene.folder / ".lab/host/home")
+    env = {**scene.environment(), "HOME": home, "XDG_STATE_HOME": f"{home}/.local/state"}
+    subprocess.run([sys.executable, "-c", script], env=env, check=True, timeout=60)
 
 
 def test_a_check_shows_plan_and_queue_and_submits_nothing(lab: Scene, pair: Cluster) -> None:

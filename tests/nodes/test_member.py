@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import threading
 import time
@@ -18,7 +19,7 @@ from test_watch import Quiet
 from eaglelab.actions.base import Action, NoArguments
 from eaglelab.bundle import Bundle
 from eaglelab.context import Context, Options
-from eaglelab.errors import AttentionError, HostError, Interrupted
+from eaglelab.errors import AttentionError, HostError, Interrupted, LockLost
 from eaglelab.host import Host
 from eaglelab.interruption import Interruption
 from eaglelab.nodes.lockstep import Lockstep
@@ -113,6 +114,20 @@ def test_a_failure_ends_what_another_node_is_in_the_middle_of(pair: dict[str, Co
     ended = other()
     assert time.monotonic() - began < 10
     assert type(ended) is HostError
+    assert ended.what == "ended, because b failed"
+
+
+def test_a_node_that_is_robbed_while_it_waits_for_the_others_ends_soon_and_so_do_they(pair: dict[str, Context]) -> None:
+    now = itertools.count()
+    pair["b"].clock = lambda: float(next(now))
+    other = beside(lambda: perform(pair["a"], EACH, hangs(pair["a"])))
+    perform(pair["b"], EACH, dict)
+    pair["b"].client.fail["look"] = LockLost("the lock of b was taken over", where="b")  # type: ignore[attr-defined]
+    with pytest.raises(LockLost, match="the lock of b was taken over"):
+        perform(pair["b"], EACH, dict, "the next task")
+    assert next(now) < 60
+    ended = other()
+    assert type(ended) is NodeGone
     assert ended.what == "ended, because b failed"
 
 

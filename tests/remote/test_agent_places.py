@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 import time
@@ -16,6 +17,7 @@ from serverkit import alive, free_port, until
 from eaglelab.errors import AttentionError, LockLost
 from eaglelab.remote.agent.journal import Journal
 from eaglelab.remote.agent.lock import Lock
+from eaglelab.remote.agent.main import Agent
 from eaglelab.remote.agent.places import Places, heartbeat
 from eaglelab.remote.agent.server import Server
 from eaglelab.remote.agent.state import StateFolder
@@ -88,15 +90,17 @@ def test_all_servers_of_a_run_are_ended_and_their_places_go(
     main: AgentClient, worker: AgentClient, state: Path
 ) -> None:
     pids = {}
-    for run, name in (("run-1", "k1"), ("run-1", "k2"), ("run-0", "k1")):
+    for run, name in (("run-1", "k1"), ("run-1", "k2"), ("run-0", "k1"), ("run-0", "silent")):
         pids[run, name] = serve(worker, worker.enter(run, name, main.session), name)["pid"]
+        (state / "tasks" / run / name / "server.log").write_text("" if name == "silent" else "what it said")
     assert main.call("end_tasks", run="run-1", of="run-1", grace=0.0)["stopped"] == ["k1", "k2"]
-    assert [alive(pid) for pid in pids.values()] == [False, False, True]
+    assert [alive(pid) for pid in pids.values()] == [False, False, True, True]
     assert [path.name for path in (state / "tasks").iterdir()] == ["run-0"]
-    assert main.call("end_tasks", run="run-1", grace=0.0)["stopped"] == ["k1"]
-    assert [alive(pid) for pid in pids.values()] == [False, False, False]
-    assert (state / "tasks/run-0/k1/server.log").exists(), "nobody of its run has looked at it yet"
+    assert main.call("end_tasks", run="run-1", grace=0.0)["stopped"] == ["k1", "silent"]
+    assert [alive(pid) for pid in pids.values()] == [False] * 4
+    assert [path.name for path in (state / "tasks/run-0").iterdir()] == ["k1"], "nobody has looked at its log yet"
     assert main.call("status")["tasks"] == []
+    assert main.call("status")["ended"] == [["run-0", "k1"]]
     assert main.call("end_tasks", run="run-0", of="run-0", grace=0.0)["stopped"] == []
     assert list((state / "tasks").iterdir()) == []
     assert main.call("end_tasks", run="run-1", grace=0.0)["stopped"] == []
@@ -118,20 +122,90 @@ def test_after_a_lost_link_the_worker_is_in_its_place_again(main: AgentClient, s
     worker.close()
 
 
-def test_once_somebody_else_has_taken_the_lock_nothing_is_started_or_ended_from_a_place(
-    main: AgentClient, worker: AgentClient
+LOOKS: list[dict[str, Any]] = [
+    {"op": "status"},
+    {"op": "load_poll", "id": "l", "run": "run-1", "offset": 0},
+    {"op": "tail", "path": "/none", "offset": 0, "limit": 1},
+    {"op": "list", "pattern": ""},
+    {"op": "stop", "run": "run-1", "grace": 0.0},
+]
+
+
+@pytest.mark.parametrize("what", LOOKS, ids=[what["op"] for what in LOOKS])
+def test_once_somebody_else_has_taken_the_lock_a_place_answers_nothing_so_that_who_only_waits_ends(
+    main: AgentClient, worker: AgentClient, what: dict[str, Any]
 ) -> None:
     folder = worker.enter("run-1", "k1", main.session)
     thief = client(BreakingLink())
     thief.lock(OTHER, steal=True)
     with pytest.raises(LockLost, match=r"taken over: colleague@there runs bench .*run-9"):
-        serve(worker, folder, "k1")
-    with pytest.raises(LockLost):
-        worker.call("stop", run="run-1", grace=0.0)
-    assert worker.call("status")["record"] is None  # looking is nobody's harm
+        worker.call(**what)
     thief.close()
     with pytest.raises(LockLost):  # nor once the thief has gone
         serve(worker, folder, "k1")
+
+
+def test_a_worker_that_lost_the_lock_says_not_a_word_more_to_the_host(main: AgentClient, state: Path) -> None:
+    link = BreakingLink()
+    worker = client(link)
+    worker.enter("run-1", "k1", main.session)
+    thief = client(BreakingLink())
+    thief.lock(OTHER, steal=True)
+    for _ in range(2):
+        with pytest.raises(LockLost, match="colleague@there runs bench"):
+            worker.call("status")
+    until(lambda: not alive(link.pid), "its agent has ended")
+    assert len(link.pipes) == 1
+    thief.close()
+    worker.close()
+
+
+def test_a_worker_that_only_waits_hears_that_the_lock_was_taken_over(main: AgentClient, worker: AgentClient) -> None:
+    worker.look()  # it has no place yet
+    worker.enter("run-1", "k1", main.session)
+    worker.look()
+    thief = client(BreakingLink())
+    thief.lock(OTHER, steal=True)
+    with pytest.raises(LockLost, match="colleague@there runs bench"):
+        worker.look()
+    thief.close()
+
+
+def test_an_agent_that_did_not_get_into_its_place_is_asked_nothing_in_its_stead(main: AgentClient, state: Path) -> None:
+    link = BreakingLink()
+    worker = client(link)
+    worker.enter("run-1", "k1", main.session)
+    link.pipes[-1].received_left = 0
+    (state / "tasks").chmod(0o755)
+    for _ in range(2):  # the second question, too, is not one to the server of the host itself
+        with pytest.raises(AttentionError, match="may be entered by other users"):
+            worker.call("stop", run="run-1", grace=0.0)
+    (state / "tasks").chmod(0o700)
+    assert worker.call("stop", run="run-1", grace=0.0)["stopped"] == []
+    worker.close()
+
+
+def test_an_agent_that_could_not_enter_changes_nothing_of_the_host_itself(main: AgentClient, state: Path) -> None:
+    agent = Agent(Journal(str(state)), io.BytesIO())
+    for session, name, what in ((main.session, "a/b", "no place can be named"), ("another", "k1", "was taken over")):
+        with pytest.raises(AgentError, match=what):
+            agent.op_enter("run-1", name, session)
+        with pytest.raises(AgentError, match="stop changes the host and needs its lock"):
+            agent._must_be_ours("stop")
+
+
+def test_whose_lock_it_is_is_asked_again_while_somebody_is_about_to_write_that_down(
+    main: AgentClient, worker: AgentClient, state: Path
+) -> None:
+    written = (state / "lock").read_text()
+    lock = Lock(StateFolder(str(state)), sleep=lambda _: (state / "lock").write_text(written) and None)
+    (state / "lock").write_text("")  # as whoever takes it does first, also the run itself after a lost link
+    assert lock.last()["session"] == main.session
+    naps: list[float] = []
+    (state / "lock").write_text("")
+    assert Lock(StateFolder(str(state)), sleep=naps.append).last() == {}
+    assert 0 < sum(naps) < 0.5
+    (state / "lock").write_text(written)
 
 
 def test_a_place_works_on_while_the_link_of_the_one_with_the_lock_is_away(
@@ -148,7 +222,7 @@ def test_a_place_is_not_entered_by_whoever_has_no_lock(state: Path, worker: Agen
     assert not (state / "tasks").exists()
 
 
-@pytest.mark.parametrize("op", ["backup", "apply", "rollback", "end_tasks", "stop_foreign"])
+@pytest.mark.parametrize("op", ["backup", "apply", "rollback", "end_tasks", "remove_tasks", "stop_foreign"])
 def test_what_all_places_share_is_not_changed_from_within_one(main: AgentClient, worker: AgentClient, op: str) -> None:
     worker.enter("run-1", "k1", main.session)
     with pytest.raises(AgentFailure, match="is not for a place of its own"):

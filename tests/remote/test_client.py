@@ -508,6 +508,41 @@ def test_a_lock_is_stolen_from_an_agent_that_is_ended(link: BreakingLink) -> Non
     found.close()
 
 
+def test_a_host_for_which_another_client_has_waited_in_vain_is_tried_once_until_it_answers(link: BreakingLink) -> None:
+    found = client(link, attempts=5)
+    found.call("status")
+    found.give_up()
+    link.pipes[-1].received_left = 0
+    with pytest.raises(LinkLost):
+        found.call("status")
+    assert (found.given_up, len(link.pipes)) == (True, 1)
+    found.call("status")
+    link.pipes[-1].received_left = 0
+    found.call("status")
+    assert (found.given_up, len(link.pipes)) == (False, 3)
+    found.close()
+
+
+def test_who_only_waits_hears_that_the_lock_was_stolen_and_of_a_lost_link_nothing(link: BreakingLink) -> None:
+    found, thief = client(link), client()
+    found.look()  # without a lock there is nothing to lose
+    assert link.pipes == []
+    found.lock(ME)
+    link.pipes[-1].received_left = 0
+    link.faults = [receives(0)]
+    found.look()  # lost, made anew and lost again: tried once
+    found.look()
+    assert len(link.pipes) == 3
+    with pytest.raises(AgentFailure, match="me@here"):
+        thief.lock(OTHER)
+    thief.lock(OTHER, steal=True)
+    for _ in range(2):
+        with pytest.raises(LockLost, match="the lock of here was taken over: colleague@there"):
+            found.look()
+    thief.close()
+    found.close()
+
+
 def test_what_the_holder_of_the_lock_is_at_is_told_and_may_fail(agent: AgentClient, link: BreakingLink) -> None:
     agent.doing("Nothing")  # no lock, and not even a link
     assert link.pipes == []

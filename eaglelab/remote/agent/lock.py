@@ -17,6 +17,9 @@ from eaglelab.remote.agent.wire import AgentError
 
 __all__ = ["Lock"]
 
+_WRITING_LOOKS, _WRITING_S = 5, 0.02
+"""Who takes the lock empties its file before it writes: for less than a moment nobody is named there."""
+
 _SHOWN = ("by", "run", "command", "since", "doing", "pid")
 
 
@@ -98,15 +101,23 @@ class Lock:
         return None if found is None else _shown(found)
 
     def last(self) -> dict[str, Any]:
-        """What the one wrote who has it, or had it last: of a run that is at work there, also while its link is away."""
-        try:
-            descriptor = open_regular(self._path, os.O_NOFOLLOW)
-        except OSError:
-            return {}
-        try:
-            return _written(descriptor)
-        finally:
-            os.close(descriptor)
+        """What the one wrote who has it, or had it last: of a run that is at work there, also while its link is away.
+
+        Nothing, where nobody ever had it, or the one had no room to write.
+        """
+        for _ in range(_WRITING_LOOKS):
+            try:
+                descriptor = open_regular(self._path, os.O_NOFOLLOW)
+            except OSError:
+                return {}
+            try:
+                found = _written(descriptor)
+            finally:
+                os.close(descriptor)
+            if found:
+                return found
+            self.sleep(_WRITING_S)  # somebody is about to write: maybe its own run, whose link was lost
+        return {}
 
     @property
     def _path(self) -> str:

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 
 from eaglelab.remote.agent.checkup import flags_not_known, variables_not_known
 from eaglelab.remote.agent.contents import parse_contents
+from eaglelab.remote.agent.ended import Ended
 from eaglelab.remote.agent.facts import facts, gpu_state, known_loads, topology
 from eaglelab.remote.agent.files import read_file, sed
 from eaglelab.remote.agent.flocks import FolderLocks, alone_in
@@ -42,12 +43,12 @@ _PATIENCE_S = 10.0
 _UNDER_LOCK = frozenset(
     {
         *("backup", "apply", "rollback", "start", "stop", "stop_foreign", "keep", "loaded"),
-        *("load_start", "load_command", "load_stop", "end_tasks"),
+        *("load_start", "load_command", "load_stop", "end_tasks", "remove_tasks"),
     }
 )
 """Operations that change the host: one operator at a time."""
 
-_OF_HOST = frozenset({"lock", "backup", "apply", "rollback", "stop_foreign", "end_tasks"})
+_OF_HOST = frozenset({"lock", "backup", "apply", "rollback", "stop_foreign", "end_tasks", "remove_tasks"})
 """Operations on what all places of a host share: not from within one."""
 
 _BEAT_S = 5.0
@@ -72,6 +73,7 @@ class Agent:
         self.server = Server(journal)
         self.loads = self.server.loads
         self.places = Places(journal, Server)
+        self.ended = Ended(self.places, Server)
         self.lock = Lock(journal)
         self.session: str | None = None
         self._place_lock: Lock | None = None
@@ -89,25 +91,32 @@ class Agent:
         return {"before": before}
 
     def op_enter(self, run: str, task: str, session: str) -> Any:
-        """From here on the server at hand is that of a place (see places.py). `session` took the lock of this host; what
-        changes anything is done only as long as nobody else has taken it since. An agent that is in that place still is
-        ended: it is one that its controller has lost, or whose run has lost the host."""
-        self.session = session
-        self._must_be_ours("enter")
+        """From here on the server at hand is that of a place (see places.py). `session` took the lock of this host; once
+        somebody else has taken it nothing is answered any more: who only waits is to hear of it, too. An agent that is in
+        that place still is ended: it is one that its controller has lost, or whose run has lost the host."""
+        self._must_hold(session)
         state = self.places.enter(run, task)
         lock = Lock(state)
         lock.take({"run": run, "session": session}, steal=True)
         if self._place_lock is not None:
             self._place_lock.let_go()
-        self.state, self._place_lock = state, lock
+        self.session, self.state, self._place_lock = session, state, lock
         self.server = Server(self.state)
         self.loads = self.server.loads
         self._beaten = 0.0
         return {"folder": self.state.folder}
 
     def op_end_tasks(self, run: str, grace: float, of: str | None = None) -> Any:
-        """Ends the servers in the places of run `of`; None: in all."""
-        return {"stopped": self.places.end(run, of, grace, self.beat)}
+        """Ends the servers in the places of run `of`; None: in all. `kept`: how many places there are still."""
+        stopped = self.places.end(run, of, grace, self.beat)
+        return {"stopped": stopped, "kept": len(self.places.all())}
+
+    def op_ended_tasks(self, run: str) -> Any:
+        """The places, not of `run`, whose servers are gone; see ended.py."""
+        return {"ended": self.ended.all(run, self.beat)}
+
+    def op_remove_tasks(self, run: str, tasks: list[list[str]]) -> Any:
+        return {"removed": self.ended.remove(run, tasks, self.beat)}
 
     def op_queue(self, options: dict[str, Any]) -> Any:
         return queue_of(options, time.time())
@@ -156,7 +165,7 @@ class Agent:
             lock=self.lock.holder(),
             manifest=read_manifest(self.journal),
             states=self.journal.states(),
-            **({} if self.session is not None else {"tasks": self.places.status(self.beat)}),
+            **({} if self.session is not None else self.places.status(self.beat)),
         )
 
     def op_stop(self, run: str, grace: float) -> Any:
@@ -234,11 +243,14 @@ class Agent:
             return
         if op in _OF_HOST:
             raise AgentError("not-locked", "%s is not for a place of its own" % op)
-        if op in _UNDER_LOCK or op == "enter":
-            last = self.lock.last()
-            if last.get("session") != self.session:
-                raise AgentError("lock-lost", "the lock of this host was taken over", holder=last)
+        self._must_hold(self.session)
         self._show_alive()
+
+    def _must_hold(self, session: str) -> None:
+        """Raises `lock-lost` where `session` was not the last to take the lock of this host."""
+        last = self.lock.last()
+        if last.get("session") != session:
+            raise AgentError("lock-lost", "the lock of this host was taken over", holder=last)
 
     def _show_alive(self) -> None:
         """For the job's own watchdog: somebody is at work here."""

@@ -18,7 +18,7 @@ from eaglelab.remote.agent.record import damaged_record, read_record
 from eaglelab.remote.agent.state import StateFolder
 from eaglelab.remote.agent.wire import AgentError, Beat
 
-__all__ = ["Places", "heartbeat"]
+__all__ = ["Places", "heartbeat", "log_in", "remove_if_empty"]
 
 _PLACE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._,-]*\Z")
 
@@ -59,21 +59,25 @@ class Places:
         names = [(one, name) for one in runs for name in _names_in(os.path.join(base, one))]
         return [(one, name, StateFolder(os.path.join(base, one, name), self.home)) for one, name in names]
 
-    def status(self, beat: Beat) -> list[dict[str, Any]]:
-        """Each server that is on record in a place: `run`, `task`, and what its own `status` says."""
-        found = []
+    def status(self, beat: Beat) -> dict[str, list[Any]]:
+        """`tasks`: each server that is on record in a place, by `run`, `task`, and what its own `status` says. `ended`: run
+        and name of each place that has none any more.
+        """
+        found, ended = [], []
         for run, name, place in self.all():
             beat({"looking": name})  # an engine is asked of each, which takes its time
             seen = self._server_of(place).status()
             if seen["record"] is not None or seen["there"] or seen["damaged"]:
                 found.append(dict(seen, run=run, task=name))
-        return found
+            else:
+                ended.append([run, name])
+        return {"tasks": found, "ended": ended}
 
     def end(self, by: str, run: str | None, grace: float, beat: Beat) -> list[str]:
         """Ends the servers in the places of `run`, or in all. Says which servers were there.
 
-        The places of the run `by` are removed. Those of another one stay, for nobody may have looked at their logs yet; so
-        does one whose record is damaged. An agent that is stuck in a place is ended first.
+        The places of the run `by` are removed. Those of another one stay, if they have a log, for nobody may have looked at
+        it yet (see ended.py); so does one whose record is damaged. An agent that is stuck in a place is ended first.
         Raises `not-stopped` with those that could not be ended, or of which that cannot be known; the others are by then.
         """
         from shutil import rmtree  # here, for the sake of every start; and before there are threads
@@ -94,7 +98,8 @@ class Places:
                 try:
                     ended = self._end(by, place, grace, say)
                     stopped.extend("%s (%s)" % (name, each) if isinstance(each, str) else name for each in ended)
-                    if one == by and not os.path.exists(damaged_record(place)):
+                    nothing_to_see = one == by or not _has_log(place)
+                    if nothing_to_see and not os.path.exists(damaged_record(place)):
                         rmtree(place.folder, ignore_errors=True)
                 except AgentError as error:
                     failed.append("%s of run %s: %s" % (name, one, error.what))
@@ -107,7 +112,7 @@ class Places:
         for thread in threads:
             thread.join()
         for one in {one for one, _, _ in places}:
-            _remove_if_empty(os.path.join(self.home.folder, "tasks", one))
+            remove_if_empty(os.path.join(self.home.folder, "tasks", one))
         if failed:
             raise AgentError("not-stopped", "not ended: %s" % "; ".join(sorted(failed)))
         return sorted(stopped)
@@ -127,6 +132,18 @@ class Places:
         return list(there[:1])
 
 
+def log_in(place: StateFolder) -> str:
+    """Where the log of the server of a place is."""
+    return os.path.join(place.folder, "server.log")
+
+
+def _has_log(place: StateFolder) -> bool:
+    try:
+        return os.stat(log_in(place)).st_size > 0
+    except FileNotFoundError:
+        return False
+
+
 def _names_in(base: str) -> list[str]:
     try:
         return sorted(name for name in os.listdir(base) if _PLACE_NAME.match(name))
@@ -134,7 +151,8 @@ def _names_in(base: str) -> list[str]:
         return []
 
 
-def _remove_if_empty(folder: str) -> None:
+def remove_if_empty(folder: str) -> None:
+    """That of a run, of which no place is left."""
     try:
         os.rmdir(folder)
     except OSError:
