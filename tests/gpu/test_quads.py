@@ -80,7 +80,7 @@ def test_each_request_is_sent_four_times_on_off_off_on() -> None:
     for quad in quads:
         assert [ask.rid.split("/")[1] for ask in quad] == ["p=1", "p=0", "p=0", "p=1"]
         assert len({tuple(ask.prompt) for ask in quad}) == 1
-        assert {ask.tokens for ask in quad} == {24}
+        assert {ask.tokens for ask in quad} == {20}
     assert len({ask.rid for ask in server.asked}) == len(server.asked)
     assert len({tuple(quad[0].prompt) for quad in quads}) == len(quads)
 
@@ -90,7 +90,7 @@ def test_the_first_two_quads_do_not_count_and_are_before_the_mark() -> None:
     assert server.marked_after == 8
     assert len(data["pairs"]) == 200
     assert len(server.asked) == 8 + 400
-    assert data["pairs"][0]["on"] == {"tokens": 24, "verifies": 10, "first_s": 0.02, "last_s": 0.07}
+    assert data["pairs"][0]["on"] == {"tokens": 20, "verifies": 10, "first_s": 0.02, "last_s": 0.07}
 
 
 def test_cycles_written_before_a_hundred_had_gathered_are_told_and_the_rest_at_the_end_is_none_of_them() -> None:
