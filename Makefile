@@ -58,6 +58,7 @@ bench-deploy: $(VENV)/.run         ## how long deploy-profiling takes on the lab
 
 bench-probe: $(VENV)/.run          ## what the probe costs a decode cycle (goal: 100 ns off, 12 us on)
 	@$(BIN)/python tests/benchmarks/probe.py
+	@$(BIN)/python tests/benchmarks/probe_cold.py
 
 bench-sweep: $(VENV)/.run          ## whether sweep ranks as the lab's cost model does (20 runs), and what one load costs
 	@$(BIN)/python -m eaglelab.lab.fetch 0.5.12

@@ -8,9 +8,9 @@ docs/probe.md defines every number that comes out.
 
 Two rules: never make the CPU wait for the GPU (except with EAGLE3_PROFILE_SYNC=1), and never break the server: an
 exception in here switches the probe off and says so once. Every cycle is counted; where cycles are short, one of several
-is timed, so that measuring stays cheap. What runs in a cycle is kept flat, for speed: it only records events, reads the
-clock and holds what verify returned. Once `every` cycles have gathered, one cycle, which is not timed, reads their times,
-adds them up and writes them.
+is timed, so that measuring stays cheap. What runs in a cycle is kept flat and short, for speed: between two of them so much
+else runs that none of this is in the CPU's caches any more. It only records events, reads the clock and holds what verify
+returned. Once `every` cycles have gathered, one cycle, which is not timed, reads their times, adds them up and writes them.
 """
 # eaglelab:eagle3-profile - by this line a file under this name is known to have come with the patch
 
@@ -46,6 +46,7 @@ REASONS = ("warmup", "after_prefill", "before_prefill", "batch_change", "steps_c
 REASONS += ("untimed",)
 # Correct drafts of each request, bonus token not included, under the names of 0.4.3.post3, 0.5.11 and 0.5.12.
 CORRECT_LISTS = ("accept_length_per_req_cpu", "num_accepted_drafts_per_req_cpu", "num_correct_drafts_per_req_cpu")
+TOLD = CORRECT_LISTS[-1]  # what the scheduler hands over, and keeps
 
 
 class Cycle:
@@ -59,9 +60,10 @@ class Cycle:
 
     def __init__(self, events, records):
         self.events, self.records, self.host = events, records, [0.0] * 4
+        self.clear()
 
-    def start(self, size, reason, timed):
-        self.size, self.reason, self.timed = size, reason, timed
+    def clear(self):
+        """Makes it ready for its next use, so that a cycle need not when it begins."""
         self.next = self.steps = self.asked = self.graph = self.host[3] = None
         self.correct = self.held = self.result = self.lens = self.copied = None
 
@@ -77,9 +79,14 @@ class Cycle:
         # Events of one stream end in order, and the next cycle's first one comes after all of this one's.
         return self.timed and self.next is not None and self.next.events[0].query()
 
-    def hold(self, result, graph):
-        """Takes what verify returned: v1 hands over a list, v2 a result whose counts are still on the GPU."""
-        if isinstance(result, list):
+    def hold(self, result, graph, late):
+        """Takes what verify returned: v1 hands over a list, v2 a result whose counts are still on the GPU.
+
+        `late` is the class of such a result, once one was seen.
+        """
+        if type(result) is late and result.accept_lens is not None:
+            self.held, self.result = result, weakref.ref(result)
+        elif isinstance(result, list):
             self.take(result)
         else:
             for name in CORRECT_LISTS:
@@ -113,9 +120,13 @@ class Cycle:
         return self.correct is not None or self.result is None or self.result() is None
 
     def take(self, correct):
-        if len(correct) == self.size and min(correct) >= 0:
-            self.correct = correct
+        self.correct = correct
         self.held = self.result = self.lens = self.copied = None
+
+    def check(self):
+        """Counts that cannot be those of this batch are unknown ones."""
+        if self.correct is not None and (len(self.correct) != self.size or min(self.correct) < 0):
+            self.correct = None
 
 
 class Block:
@@ -287,7 +298,9 @@ class Probe:
     ):
         self._chooser = chooser
         self._stride, self._adapts = timed or 1, timed is None and not sync
-        self._turn = self._pick = 0  # of `stride` cycles the one with this turn is timed
+        self._place = self._rest = (
+            0  # of the timed one in its `stride` cycles; cycles that are not timed before it comes
+        )
         self._random = random.Random(0)  # every rank times the same cycles while their strides agree
         self._every, self._warmup, self._sync, self._directory = every, warmup, sync, directory
         self._torch = torch
@@ -300,10 +313,13 @@ class Probe:
         self._blocks = {}
         self._due = min(every, GATHER)  # the number of cycles with which enough have gathered
         self._passes = self._decoded = self._skipped = self._unwritten = 0
-        self._after = self._size = self._steps = self._ended = self._begun = None
+        self._after = self._size = self._steps = self._late = None
+        self._entered = self._begun = None  # when this pass was, and when the last cycle was
+        self._idle = True  # nothing was decoded since the last pause
         self._pause = IDLE_S
-        self._gap = None  # between the starts of the last two cycles, None where a prefill came between them
-        self._seen, self._muted = None, False
+        self._gap = None  # between the last two cycles, None where a prefill came between them
+        self._count = self._rid = None  # of the batch: its requests, and the id of the last of them
+        self._muted = False
         self._stream = self._handle = None  # the worker's, on which events are recorded, and CUDA's name of it
 
     def enter(self):
@@ -313,11 +329,12 @@ class Probe:
             last = self._last
             if last is not None and last.held is not None:
                 last.look()
-            if self._ended is not None and self._clock() - self._ended >= self._pause:
+            entered = self._entered = self._clock()
+            if not self._idle and entered - self._begun >= self._pause:
                 self._interrupt("before_prefill")
                 self._harvest()
                 self._write()
-                self._ended = None
+                self._idle = True
         except Exception as error:
             self._turn_off(error)
 
@@ -326,47 +343,76 @@ class Probe:
         if self._chooser is not None:
             self._chooser.begin(worker, batch)
         try:
-            if self._open is not None:
-                # The worker raised before end(): its cycle is forgotten, and with it where the one before ended.
-                self._open = None
-                self._interrupt("gap")
-            prefilled, self._passes = self._passes > 1, 0
-            if prefilled:
-                self._interrupt("before_prefill", "after_prefill")
-            reqs = getattr(batch, "reqs", None)
-            size = batch.seq_lens.shape[0] if reqs is None else len(reqs)
-            if size == 0 or batch.forward_mode.is_idle():
-                self._interrupt("idle", "idle")
+            if self._passes == 1 and self._open is None and self._recurs(batch):
                 return
-            # New requests come with a prefill, or (disaggregated) at the end of the list.
-            seen = size, reqs and reqs[-1].rid
-            if prefilled or seen != self._seen:
-                self._seen, self._muted = seen, not all(_read(req.rid)[1] for req in reqs or ())
-            if self._muted:
-                self._skipped += 1
-                self._interrupt("batch_change", "batch_change")
-                return
-            if not self._ring:
-                self._start(worker)
-            if self._next - self._first == RING:
-                self._harvest(room=1)
-            cycle, last = self._ring[self._next % RING], self._last
-            reason = self._reason(size)
-            timed = reason is None and self._picks()
-            cycle.start(size, reason if timed else reason or "untimed", timed)
-            if timed or (last is not None and last.timed):
-                self._mark_start(cycle)
-            begun = cycle.host[0] = self._clock()
-            if last is not None:
-                last.next = cycle
-            # A slow model's overlapped cycles can be longer than IDLE_S themselves; one that stalled says nothing of that.
-            gap = None if self._begun is None or prefilled else begun - self._begun
-            usual = gap if self._gap is None or (gap is not None and gap < self._gap) else self._gap
-            self._pause = IDLE_S if gap is None or 2 * usual < IDLE_S else 2 * usual
-            self._gap, self._begun = gap, begun
-            self._open, self._worker = cycle, worker
+            self._begin(worker, batch)
         except Exception as error:
             self._turn_off(error)
+
+    def _recurs(self, batch):
+        """Whether a cycle is of the same batch as the last one, and as little to be timed: most are. If so, it has begun."""
+        last = self._last
+        if not (self._muted or (self._rest and last is not None and not last.timed)):
+            return False
+        reqs = getattr(batch, "reqs", None)
+        if not reqs or reqs[-1].rid is not self._rid or len(reqs) != self._count:
+            return False
+        if self._muted:
+            self._skipped += 1
+        elif self._next - self._first == RING:
+            return False
+        else:
+            self._rest -= 1
+            self._begun = self._entered
+            self._open = cycle = self._ring[self._next % RING]
+            cycle.size, cycle.reason, cycle.timed = self._count, "untimed", False
+        self._passes = 0
+        return True
+
+    def _begin(self, worker, batch):
+        if self._open is not None:
+            # The worker raised before end(): its cycle is forgotten, and with it where the one before ended.
+            self._open.clear()
+            self._open = None
+            self._interrupt("gap")
+        prefilled, self._passes = self._passes > 1, 0
+        if prefilled:
+            self._interrupt("before_prefill", "after_prefill")
+        reqs = getattr(batch, "reqs", None)
+        size = batch.seq_lens.shape[0] if reqs is None else len(reqs)
+        if size == 0 or batch.forward_mode.is_idle():
+            self._rid = None
+            self._interrupt("idle", "idle")
+            return
+        # New requests come with a prefill, or (disaggregated) at the end of the list.
+        rid = reqs[-1].rid if reqs else None
+        if prefilled or rid is None or rid != self._rid or size != self._count:
+            self._muted = not all(_read(req.rid)[1] for req in reqs or ())
+        self._count, self._rid = size, rid
+        if self._muted:
+            self._skipped += 1
+            self._interrupt("batch_change", "batch_change")
+            return
+        if not self._ring:
+            self._start(worker)
+        if self._next - self._first == RING:
+            self._harvest(room=1)
+        cycle, last = self._ring[self._next % RING], self._last
+        reason = self._reason(size)
+        timed = reason is None and self._picks()
+        cycle.size, cycle.reason, cycle.timed = size, reason if timed else reason or "untimed", timed
+        cycle.next = None  # one that was accounted for early was told its next after that
+        if timed or (last is not None and last.timed):
+            self._mark_start(cycle)
+        if last is not None:
+            last.next = cycle
+        # A slow model's overlapped cycles can be longer than IDLE_S themselves; one that stalled says nothing of that.
+        begun = self._entered
+        gap = None if self._begun is None or prefilled else begun - self._begun
+        usual = gap if self._gap is None or (gap is not None and gap < self._gap) else self._gap
+        self._pause = IDLE_S if gap is None or 2 * usual < IDLE_S else 2 * usual
+        self._gap, self._begun, self._idle = gap, begun, False
+        self._open, self._worker = cycle, worker
 
     def mark(self, index):
         """Phase `index` (1 draft, 2 verify, 3 extend) has been launched."""
@@ -379,7 +425,8 @@ class Probe:
                 cycle.host[index] = self._clock()
             if index == 1:
                 # v2 picks its step count at the start of a cycle and v1 at the end; after draft it is this cycle's own.
-                cycle.steps = steps = _steps(self._worker)
+                steps = _steps(self._worker) if self._from_arguments else self._worker.speculative_num_steps
+                cycle.steps = steps
                 if steps != self._steps:
                     if self._steps is not None:
                         cycle.reason = cycle.reason or "steps_change"
@@ -400,12 +447,12 @@ class Probe:
                 return
             if cycle.timed and cycle.host[3] is None:
                 self.mark(3)
-            cycle.hold(result, graph)
+            cycle.hold(result, graph, self._late)
             if cycle.result is not None:
+                self._late = type(result)
                 self._unread.append(cycle)
             self._open, self._last = None, cycle
             self._next += 1
-            self._ended = cycle.host[3] if cycle.timed else self._clock()
         except Exception as error:
             self._turn_off(error)
 
@@ -416,11 +463,14 @@ class Probe:
         to no waiting cycle (one that was not measured) is ignored.
         """
         try:
-            for place, cycle in enumerate(self._unread):
-                if cycle.result is not None and getattr(cycle.result(), CORRECT_LISTS[-1], None) is correct:
+            unread = self._unread
+            for place, cycle in enumerate(unread):
+                result = cycle.result
+                if result is not None and getattr(result(), TOLD, None) is correct:
                     cycle.take(correct)
-                    for _ in range(place + 1):  # those before it were dropped unread
-                        self._unread.popleft()
+                    unread.popleft()
+                    for _ in range(place):  # those before it were dropped unread
+                        unread.popleft()
                     return
         except Exception as error:
             self._turn_off(error)
@@ -430,6 +480,7 @@ class Probe:
             import torch
 
             self._torch = torch
+        self._from_arguments = getattr(worker, "speculative_num_steps", None) is None
         event = self._torch.cuda.Event
         # What torch's own compiler calls; where there is none, the stream is looked up in every cycle.
         self._current = getattr(getattr(self._torch, "_C", None), "_cuda_getCurrentRawStream", None)
@@ -461,7 +512,7 @@ class Probe:
         return record
 
     def _mark_start(self, cycle):
-        """Records E0, on the stream that the worker is on by now.
+        """Marks the start of a cycle, on the stream that the worker is on by now.
 
         torch makes a new object of it each time it is asked for it, which takes longer than an event.
         """
@@ -469,6 +520,7 @@ class Probe:
             self._stream = self._torch.cuda.current_stream()
             self._handle = None if self._current is None else self._current(self._device)
         cycle.records[0](self._stream)
+        cycle.host[0] = self._clock()
 
     def _reason(self, size):
         """Why this cycle cannot be kept whatever its times are; None if it can."""
@@ -481,11 +533,12 @@ class Probe:
 
     def _picks(self):
         """Whether a cycle that can be kept is timed: one of each `stride`, by chance, so that nothing recurs with them."""
-        if self._turn == 0:
-            self._pick = self._random.randrange(self._stride)
-        picked = self._turn == self._pick
-        self._turn = (self._turn + 1) % self._stride
-        return picked
+        if self._rest:
+            self._rest -= 1
+            return False
+        after, self._place = self._stride - 1 - self._place, self._random.randrange(self._stride)
+        self._rest = after + self._place
+        return True
 
     def _adapt(self, records):
         """Times as many cycles as TIMED_SHARE allows by what those that were just written took."""
@@ -493,7 +546,7 @@ class Probe:
         if times and sum(times) > 0:
             stride = max(1, math.ceil(TIMED_MS / TIMED_SHARE * len(times) / sum(times)))
             if stride != self._stride:
-                self._stride, self._turn = stride, 0
+                self._stride, self._place, self._rest = stride, 0, 0
 
     def _interrupt(self, before, after=None):
         """Something else than decode follows the last cycle, so its `other` and `total` mean nothing."""
@@ -528,7 +581,9 @@ class Probe:
         block = self._blocks.get(key)
         if block is None:
             block = self._blocks[key] = Block(*key)
+        cycle.check()
         block.add(cycle)
+        cycle.clear()
         self._unwritten += 1
         if self._unwritten >= self._every:
             self._write()

@@ -46,7 +46,7 @@ def test_cycles_that_are_not_timed_ask_cuda_for_nothing_but_the_end_of_a_timed_o
     for _ in range(80):
         m.cycle()
     timed = [m.probe._ring[number].timed for number in range(before, before + 80)]
-    assert sum(timed) == 20
+    assert sum(timed) == pytest.approx(20, abs=1)
     wanted = []
     for number, each in enumerate(timed):
         follows = m.probe._ring[before + number - 1].timed
@@ -149,6 +149,7 @@ def test_counts_are_the_same_however_few_are_timed(machine, records, tmp_path, s
             hist = [sum(pair) for pair in zip(hist, block["correct_hist"] + [0] * 6, strict=False)]
             counts[key] = hist, cycles + block["decode_cycles"], tokens + block["tokens"]
             assert block["cycles"] + sum(block["dropped"].values()) == block["decode_cycles"]
+            assert set(block["event_ms"]["total"]) <= {4.0}
         found.append((counts, sum(block["skipped"] for block in records())))
         assert file.stat().st_size > 0
     assert all(each == found[0] for each in found)

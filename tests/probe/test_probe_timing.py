@@ -1,6 +1,14 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
+
+
+class LateResult:
+    """What verify of v2 returns, its counts not yet on the CPU."""
+
+    accept_lens = SimpleNamespace(is_cpu=False)
 
 
 def test_marks_become_phase_times_on_both_clocks(machine, records):
@@ -346,3 +354,21 @@ def test_a_lasting_change_of_pace_is_no_gap_for_long(machine, records):
     (block,) = records()
     assert block["dropped"]["gap"] == 8
     assert block["cycles"] == 32
+
+
+def test_a_cycle_that_was_accounted_for_before_the_next_began_leaves_nothing_to_its_slot(machine, records, module):
+    m = machine(every=1000, timed=1)
+    # All of another step count than the one before, and not counted until their results go: then all at once, the last too.
+    results = [LateResult() for _ in range(module.RING)]
+    for number in range(module.RING):
+        m.cycle(output=results[number], steps=1 + number % 2)
+    results.clear()
+    for _ in range(
+        module.RING + 1
+    ):  # the GPU falls behind; the slot of the last one above is that of the last of a full ring
+        m.cycle(steps=2, overlap=True)
+    m.flush()
+    assert len(m.log) == 2  # the canary, the block, and no word of an error
+    (block,) = [block for block in records() if block["steps"] == 2]
+    assert block["decode_cycles"] == module.RING // 2 + module.RING + 1
+    assert block["event_ms"]["total"] == pytest.approx([17.56] * module.RING)
