@@ -298,9 +298,8 @@ class Probe:
     ):
         self._chooser = chooser
         self._stride, self._adapts = timed or 1, timed is None and not sync
-        self._place = self._rest = (
-            0  # of the timed one in its `stride` cycles; cycles that are not timed before it comes
-        )
+        self._place = 0  # of the timed one among its `stride` cycles
+        self._rest = 0  # cycles that are not timed before the next one that is
         self._random = random.Random(0)  # every rank times the same cycles while their strides agree
         self._every, self._warmup, self._sync, self._directory = every, warmup, sync, directory
         self._torch = torch
