@@ -1,8 +1,8 @@
-"""The end of the process: with the exit code that its command has decided, whatever its threads are at.
+"""The end of the process: with the exit code that its command has decided, whatever its threads and its readers are at.
 
 At its end Python stops each thread where it stands. One that is loading a library in C++ or Rust just then, ahead of its use,
-leaves that half made, and what such a library does when the process exits can be SIGABRT. So a process that still has
-threads is left before Python comes to that.
+leaves that half made, and what such a library does when the process exits can be SIGABRT. And Python ends with 120 where
+it cannot write the last of stdout. So the process is left before Python comes to either.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import atexit
 import contextlib
 import os
 import sys
-import threading
 
 from invoke.program import Program
 
@@ -31,8 +30,6 @@ def end_with(code: int | None) -> None:
 
 def _leave(code: int) -> None:
     """Python has waited by now for the threads that want that; those that are left may be cut off."""
-    if all(thread is threading.main_thread() for thread in threading.enumerate()):
-        return
     atexit.unregister(_leave)
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):

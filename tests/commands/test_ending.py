@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -81,9 +80,9 @@ def end(asked, outcome, say):
     if int(asked.size):  # what is printed past Say is not there for readers who are gone
         print("x" * int(asked.size), end="")
     say.line(f"to end with {asked.code}")
-    sys.stderr.write("the last on stderr\\n")
-    if int(asked.size) and not asked.json:
-        print("the last on stdout")
+    if int(asked.size):
+        print("the last on stderr", file=sys.stderr)
+        print("the last on stdout", file=sys.stderr if asked.json else sys.stdout)
     if asked.code == "130":
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(60)
@@ -164,10 +163,11 @@ def test_what_is_to_be_called_at_the_end_is_called_once(project: Path) -> None:
     assert done.stdout.count("registered before") == 1
 
 
-@pytest.mark.parametrize("stdout", [">/dev/full", ">&-"])
-def test_output_that_cannot_be_written_changes_no_exit_code(project: Path, stdout: str) -> None:
+@pytest.mark.parametrize("before", ["nothing", "at-the-end"])
+@pytest.mark.parametrize("stdout", [">/dev/full", ">&-", ">/dev/full 2>/dev/full"])
+def test_output_that_cannot_be_written_changes_no_exit_code(project: Path, stdout: str, before: str) -> None:
     program = ("sh", "-c", f'exec {sys.executable} -m invoke "$@" {stdout}', "sh")
-    run(project, "end", "--before", "at-the-end", "--size", "0", "--code", "3", program=program, code=3)
+    run(project, "end", "--before", before, "--size", "0", "--code", "3", program=program, code=3)
 
 
 def test_a_process_that_is_not_invokes_own_ends_as_it_likes() -> None:
@@ -190,15 +190,3 @@ def test_what_an_earlier_command_has_decided_is_forgotten_while_the_next_is_at_w
     ending.end_with(0)
     ending.end_with(1)
     assert registered == [1]
-
-
-def test_without_other_threads_the_end_is_left_to_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    left: list[int] = []
-    monkeypatch.setattr(os, "_exit", left.append)
-    monkeypatch.setattr(atexit, "_run_exitfuncs", lambda: None)
-    monkeypatch.setattr(threading, "enumerate", lambda: [threading.main_thread()])
-    ending._leave(1)
-    assert left == []
-    monkeypatch.setattr(threading, "enumerate", lambda: [threading.main_thread(), threading.Thread()])
-    ending._leave(1)
-    assert left == [1]
