@@ -77,10 +77,13 @@ def command(*groups: Mapping[str, Option], klass: type[Task[Any]] = Task, **own:
 
 
 def _perform(work: Work, asked: Asked) -> None:
+    from eaglelab.commands.ending import end_with
     from eaglelab.commands.outcome import perform
 
+    end_with(None)
     code = perform(partial(work, asked), as_json=asked.json, debug=asked.debug)
     gc.freeze()  # the process ends: Python would look through all of it for garbage, which takes as long as a patch
+    end_with(code)
     if code:
         raise Exit(code=code)
 

@@ -34,6 +34,8 @@ COMMANDS = {
     "sweep",
 }
 
+BUFFERED = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+
 
 def start(*argv: str, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -162,6 +164,7 @@ def test_an_answer_that_cannot_be_written_leaves_an_exit_code_and_no_traceback(
     done = subprocess.run(
         ["sh", "-c", f"{sys.executable} -m invoke {argv} {stdout} {stderr}"],
         cwd=PROJECT,
+        env=BUFFERED,
         capture_output=True,
         text=True,
         check=False,
@@ -175,7 +178,7 @@ def test_an_answer_that_cannot_be_written_leaves_an_exit_code_and_no_traceback(
 def test_a_person_who_cannot_be_told_does_not_break_a_command(tmp_path: Path, stdout: str) -> None:
     (tmp_path / "worker.py").write_bytes(WORKER)
     command = f"{sys.executable} -m invoke patch-check --file {tmp_path}/worker.py --out {tmp_path}/out.py {stdout}"
-    done = subprocess.run(["sh", "-c", command], cwd=PROJECT, capture_output=True, text=True, check=False)
+    done = subprocess.run(["sh", "-c", command], cwd=PROJECT, env=BUFFERED, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert (tmp_path / "out.py").exists()
 

@@ -99,6 +99,7 @@ def _become(request: dict[str, Any]) -> None:
 
 
 def main() -> None:
+    global program  # as in Invoke's own script: by that a command knows that it may end the process
     program = importlib.import_module("invoke.main").program
     driver = importlib.import_module("driver")
     for name in ("remote.ssh", "commands.play", "commands.bench", "commands.look", "commands.outcome"):
