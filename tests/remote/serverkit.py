@@ -107,6 +107,14 @@ class ServerHost:
         )
         return status
 
+    def gone(self) -> dict[str, Any]:
+        """Once no process of ours is left: the server's keeper ends a moment after it has noted how the server did."""
+        self.ended()
+        status: dict[str, Any] = until(
+            lambda: not (status := self.server.status())["there"] and status, "its keeper has ended"
+        )
+        return status
+
     def stranger(
         self, text: str, *arguments: str, env: Mapping[str, str] | None = None, before: tuple[str, ...] = ()
     ) -> subprocess.Popen[bytes]:

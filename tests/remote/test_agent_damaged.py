@@ -231,7 +231,7 @@ def test_a_record_with_a_value_that_cannot_be_counts_as_damaged(server_host: Ser
 @pytest.mark.parametrize(("key", "value"), odd("pid", "code", "signal"))
 def test_how_a_server_ended_is_unknown_where_a_value_cannot_be(server_host: ServerHost, key: str, value: Any) -> None:
     server_host.start("raise SystemExit(7)")
-    ended = server_host.ended()["exit"]
+    ended = server_host.gone()["exit"]
     server_host.server.state.write("server.exit.json", {**ended, key: value})
     assert server_host.fresh().status()["exit"] is None
     assert server_host.stop()["how"] == "none"
@@ -248,7 +248,7 @@ def test_a_start_over_a_damaged_record_keeps_it_for_a_person(server_host: Server
 
 def test_how_a_server_ended_may_be_damaged_too(server_host: ServerHost) -> None:
     server_host.start("raise SystemExit(7)")
-    server_host.ended()
+    server_host.gone()
     (server_host.folder / "state/server.exit.json").write_text("{half")
     assert server_host.fresh().status()["exit"] is None
     assert server_host.stop()["how"] == "none"

@@ -302,7 +302,7 @@ def test_a_port_that_a_stranger_has_is_refused_and_the_stranger_is_named(server_
 
 def test_a_stranger_who_took_the_port_after_our_server_died_does_not_hold_up_a_stop(server_host: ServerHost) -> None:
     server_host.start("raise SystemExit(0)")
-    server_host.ended()
+    server_host.gone()
     stranger = server_host.stranger(LISTEN, str(server_host.port))
     assert server_host.stop()["how"] == "none"
     assert server_host.server.record() is None
