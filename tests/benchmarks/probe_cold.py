@@ -1,13 +1,14 @@
 """What the probe takes of a host in which much else runs: microseconds inside its calls, per decode cycle.
 
-In a loop the probe is in the CPU's caches, in a server it is not: on the host of an H200 its calls took three to six times
-as long. Here other work runs between any two of them and throws it out. Events cost nothing, so this is the probe's own
+In a loop the probe is in the CPU's caches, in a server it is not: on the host of an H200 its calls took three to five
+times as long. Here other work runs between any two of them and throws it out. Events cost nothing, so this is the probe's own
 Python. No goal: the figures depend on the caches of the machine; versions and variants are compared within one run.
 """
 
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
 import re
 import statistics
@@ -42,9 +43,14 @@ class OtherWork:
         hash((Decimal("1.1") ** 5, *self._objects[::3]))
 
 
+def _chooses(module: ModuleType) -> bool:
+    """Whether this version can leave cycles untimed; 1.3 and before cannot."""
+    return "timed" in inspect.signature(module.Probe).parameters
+
+
 def cycles_us(module: ModuleType, variant: str, other: Callable[[], None], cycles: int, overlaps: bool) -> float:
     """The median of a cycle's time inside the probe, in microseconds."""
-    options = VARIANTS[variant] if module.VERSION >= "1.4" else {}
+    options = VARIANTS[variant] if _chooses(module) else {}
     made = module.Probe(every=10**9, torch=fake_torch(Event), out=lambda _text: None, **options)
     module.probe = made  # type: ignore[attr-defined]
     worker = SimpleNamespace(speculative_num_steps=3)
@@ -82,10 +88,7 @@ def main(options: argparse.Namespace) -> int:
     other = OtherWork()
     modules = [load(file, f"cold_{number}") for number, file in enumerate([*options.against, PROBE])]
     subjects = [
-        (module, variant)
-        for module in modules
-        for variant in VARIANTS
-        if module.VERSION >= "1.4" or variant != "none timed"
+        (module, variant) for module in modules for variant in VARIANTS if _chooses(module) or variant != "none timed"
     ]
     print(
         f"microseconds inside the probe, a decode cycle, other work between its calls; medians, the least of {ROUNDS}"
