@@ -81,6 +81,23 @@ def test_a_file_that_cannot_be_read_as_text_is_refused(tmp_path: Path, content: 
     assert refused.value.where == str(path)
 
 
+@pytest.mark.parametrize("name", ["EVERY", "WARMUP", "TIMED"])
+@pytest.mark.parametrize(
+    ("value", "right"), [("often", False), ("-1", False), ("'1.5'", False), ("4", True), ("''", True)]
+)
+def test_a_count_that_would_switch_the_probe_off_is_refused_before_a_load(
+    read: Read, name: str, value: str, right: bool
+) -> None:
+    text = f"hosts:\n  a:\n    address: 127.0.0.1\n    server:\n      env:\n        EAGLE3_PROFILE_{name}: {value}\n"
+    plain = value.strip("'")
+    if right:
+        assert read(text).hosts["a"].server.env[f"EAGLE3_PROFILE_{name}"] == plain
+        return
+    with pytest.raises(InputError, match=f"EAGLE3_PROFILE_{name} is '{plain}'.*whole number") as refused:
+        read(text)
+    assert refused.value.where.endswith(":6")
+
+
 def test_a_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="the file cannot be read"):
         load_inventory(tmp_path)

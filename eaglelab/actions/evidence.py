@@ -24,7 +24,10 @@ _PROBE_OFF = re.compile(rb"EAGLE3_PROF probe off: (.*)")
 
 
 def _seen(context: Context) -> set[tuple[str, int]]:
-    """Worker class and rank of each of the patch's lines in the log of the server at hand."""
+    """Worker class and rank of each of the patch's lines in the log of the server at hand.
+
+    Raises HostError where the probe says that it is off, and never ran.
+    """
     mark = context.log
     status = context.client.call("status")
     record = status["record"] or {}
@@ -32,11 +35,16 @@ def _seen(context: Context) -> set[tuple[str, int]]:
     if record.get("log") == mark.path:
         mark = LogMark.of_server(record)
     ran = re.compile(context.spec.canary)
-    return {
-        (match["class"], int(match["rank"]))
-        for line in lines_from(context, mark)
-        for match in ran.finditer(line.decode(errors="replace"))
-    }
+    found: set[tuple[str, int]] = set()
+    for line in lines_from(context, mark):
+        if not found and (off := _PROBE_OFF.search(line)):
+            raise HostError(
+                f"the probe switched itself off before it timed anything: {off[1].decode(errors='replace').strip()}",
+                where=context.host.name,
+                hint="its variables are in docs/probe.md; the log is in the bundle",
+            )
+        found |= {(match["class"], int(match["rank"])) for match in ran.finditer(line.decode(errors="replace"))}
+    return found
 
 
 def _prove(context: Context, _: NoArguments) -> dict[str, Any]:

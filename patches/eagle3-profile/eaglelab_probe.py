@@ -710,8 +710,8 @@ def from_environment(environ):
         return chooser
     try:
         return Probe(
-            every=max(1, int(environ.get("EAGLE3_PROFILE_EVERY", 100))),
-            warmup=int(environ.get("EAGLE3_PROFILE_WARMUP", 10)),
+            every=max(1, int(environ.get("EAGLE3_PROFILE_EVERY") or 100)),
+            warmup=int(environ.get("EAGLE3_PROFILE_WARMUP") or 10),
             sync=environ.get("EAGLE3_PROFILE_SYNC", "") not in ("", "0"),
             directory=environ.get("EAGLE3_PROFILE_DIR") or None,
             chooser=chooser,

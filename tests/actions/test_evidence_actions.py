@@ -27,6 +27,16 @@ def test_without_its_line_in_the_log_the_patch_never_ran(fake, generated, do) ->
         do("prove")
 
 
+def test_a_probe_that_switched_itself_off_at_the_start_says_why(fake, generated, do) -> None:
+    off = b"EAGLE3_PROF probe off: invalid literal for int() with base 10: 'often'\n"
+    fake.files[LOG] = fake.files[LOG].replace(fake.canary, off)
+    with pytest.raises(
+        HostError, match="the probe switched itself off before it timed anything: invalid literal"
+    ) as told:
+        do("prove")
+    assert "docs/probe.md" in told.value.hint
+
+
 def test_a_line_from_before_this_servers_start_proves_nothing(fake, do) -> None:
     fake.files[LOG] = fake.canary
     fake.canary = b""
