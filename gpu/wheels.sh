@@ -23,7 +23,7 @@ unzip -p "$out/wheels/sglang-$release"-*.whl '*.dist-info/METADATA' > "$tmp/meta
 torch=$(sed -n 's/^Requires-Dist: torch==\([^; ]*\).*/\1/p' "$tmp/metadata")
 case $torch in
   2.11.*) ;;
-  *) echo "SGLang $release is made for torch $torch, this is for machines with torch 2.11: choose a RELEASE from 0.5.12 to 0.5.16" >&2
+  *) echo "SGLang $release is made for torch $torch, this is for machines with torch 2.11: choose a RELEASE from 0.5.12 to 0.5.17" >&2
      exit 1 ;;
 esac
 
@@ -40,6 +40,8 @@ server=(tokenizers==0.22.2 pydantic==2.11.9 pydantic_core==2.33.2 annotated-type
   pybase64 python-dotenv python-multipart pyzmq referencing rpds-py setproctitle sniffio stack_data starlette
   torch_memory_saver traitlets typing-inspection uvicorn watchfiles wcwidth websockets zstandard)
 for name in transformers openai apache-tvm-ffi flashinfer_python; do server+=("$(demanded $name)"); done
+# From 0.5.15 on the EAGLE worker imports it before it captures, whatever the model is.
+if [ "$(printf '%s\n' 0.5.15 "$release" | sort -V | head -1)" = 0.5.15 ]; then server+=("$(demanded sgl-deep-gemm)"); fi
 # What eaglelab's own commands need on that machine, to reach it with `connection: local`, through its sshd, or, where it has
 # none, through the lab's SSH server (asyncssh).
 commands=(invoke==2.2.1 tenacity fabric==3.2.3 'paramiko>=4,<6' bcrypt pynacl cryptography cffi pycparser 'Deprecated<2' wrapt

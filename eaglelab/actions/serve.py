@@ -75,7 +75,7 @@ class SettingArguments(Arguments):
         )
 
     def _launched(self, context: Context) -> int | None:
-        """Of several counts the largest: room in the KV cache is kept for it from the start."""
+        """Of several counts the largest: room in the KV cache is kept for it from the start, and in 0.5.15 to 0.5.18 that for logits."""
         if isinstance(self.steps, list):
             return max(self.steps)
         if self.steps == "inventory":

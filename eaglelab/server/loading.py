@@ -50,6 +50,12 @@ _CAUSES = (
         "lower cuda-graph-max-bs or mem-fraction-static in `server.flags`",
     ),
     (
+        re.compile(r"shared logits buffer holds \d+ rows but caller needs \d+"),
+        "its graphs for several step counts have no room",
+        "SGLang 0.5.15 to 0.5.18 must be started with the largest count of its speculative-adaptive-config: "
+        "`server.speculative.num_steps` in inventory.yaml",
+    ),
+    (
         re.compile(r"address already in use", re.I),
         "the port is taken",
         "choose another `server.port` in inventory.yaml (`server.dist_init_port`, if it is the one where nodes meet)",

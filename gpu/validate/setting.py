@@ -20,7 +20,7 @@ CANDIDATES = (1, 2, 3, 5, 8)
 
 @dataclass(frozen=True)
 class Setting:
-    """`candidates`: step counts that requests choose from; none: all run with `steps`.
+    """`candidates`: step counts that requests choose from, the server being started with the largest; none: all run with `steps`.
 
     `patched`: with our lines in the workers; `probe`: switched on. `sync`: it synchronises at each mark.
     `device_timer`: SGLang's own. `flags`: more of SGLang's, `env`: more variables.
@@ -67,7 +67,9 @@ def server_entry(setting: Setting, adaptive_config: str) -> dict[str, Any]:
     if setting.device_timer:
         flags["enable-metrics"] = True
         env["SGLANG_ENABLE_METRICS_DEVICE_TIMER"] = "1"
-    return {"tp_size": setting.tp_size, "speculative": {"num_steps": setting.steps}, "flags": flags, "env": env}
+    # SGLang 0.5.15 to 0.5.18 cannot capture more steps than they were started with.
+    speculative = {"num_steps": max(setting.candidates, default=setting.steps)}
+    return {"tp_size": setting.tp_size, "speculative": speculative, "flags": flags, "env": env}
 
 
 def merged(entry: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:

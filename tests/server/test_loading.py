@@ -146,6 +146,11 @@ CAUSES = [
         "the port is taken",
         "server.port",
     ),
+    (
+        "AssertionError: shared logits buffer holds 32 rows but caller needs 48 (vocab_size=32768)",
+        "graphs for several step counts have no room",
+        "server.speculative.num_steps",
+    ),
     ("launch_server.py: error: unrecognized arguments: --nope", "does not take this command line", "server.flags"),
     ("ModuleNotFoundError: No module named 'sgl_kernel'", "a Python package is missing", "install it"),
     ("ImportError: cannot import name 'x' from 'y'", "a Python package is missing", "install it"),

@@ -64,7 +64,7 @@ class SpecWorker:
             verify=self._verify,
             **(self._v2_parts() if self._is_v2 else self._v1_parts()),
         )
-        self.instance.adaptive_controller = controller_of(loaded, self.instance, args)
+        self.instance.adaptive_controller = controller_of(loaded, self.instance, args, release)
 
     @property
     def steps(self) -> int:
