@@ -27,14 +27,14 @@ from collections import Counter, deque
 
 __all__ = ["VERSION", "Probe", "StepChooser", "from_environment", "probe"]
 
-VERSION = "1.4.0"
+VERSION = "1.4.1"
 SCHEMA = 1
 RING = 128  # cycles whose events may be outstanding
 GATHER = 112  # of these, so many are read at once at most; the host is at most two ahead of the GPU
 UNREAD = 8  # cycles whose counts the scheduler may still tell; it is at most two behind
 IDLE_S = 0.25  # this long without decode before a forward pass writes what there is
 TIMED_MS = 0.08  # what timing a cycle takes of the host, its reading and writing included (docs/probe.md)
-TIMED_SHARE = 0.004  # of the time of decode that this may take
+TIMED_SHARE = 0.002  # of the time of decode that this may take
 GAP_FACTOR = 5  # a cycle this many times longer than the median of a window before it is an outlier
 GAP_WINDOW = 8
 RID = re.compile(r"(?:k=(\d{1,3})/)?(?:p=([01])/)?(?:k=(\d{1,3})/)?", re.ASCII)  # how a request id may begin
@@ -47,6 +47,7 @@ REASONS += ("untimed",)
 # Correct drafts of each request, bonus token not included, under the names of 0.4.3.post3, 0.5.11 and 0.5.12.
 CORRECT_LISTS = ("accept_length_per_req_cpu", "num_accepted_drafts_per_req_cpu", "num_correct_drafts_per_req_cpu")
 TOLD = CORRECT_LISTS[-1]  # what the scheduler hands over, and keeps
+ENCODE = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class Cycle:
@@ -63,9 +64,10 @@ class Cycle:
         self.clear()
 
     def clear(self):
-        """Makes it ready for its next use, so that a cycle need not when it begins."""
+        """Makes it ready for its next use, which most likely is not timed, so that a cycle need not when it begins."""
         self.next = self.steps = self.asked = self.graph = self.host[3] = None
         self.correct = self.held = self.result = self.lens = self.copied = None
+        self.reason, self.timed = "untimed", False
 
     def times_ms(self):
         """Milliseconds of each of PHASES, on the GPU and then on the host: ten in a row."""
@@ -80,14 +82,12 @@ class Cycle:
         return self.timed and self.next is not None and self.next.events[0].query()
 
     def hold(self, result, graph, late):
-        """Takes what verify returned: v1 hands over a list, v2 a result whose counts are still on the GPU.
+        """Takes what verify returned, if it is not the list itself: what has one, or a result of v2 whose counts are on the GPU.
 
         `late` is the class of such a result, once one was seen.
         """
         if type(result) is late and result.accept_lens is not None:
             self.held, self.result = result, weakref.ref(result)
-        elif isinstance(result, list):
-            self.take(result)
         else:
             for name in CORRECT_LISTS:
                 correct = getattr(result, name, None)
@@ -123,11 +123,6 @@ class Cycle:
         self.correct = correct
         self.held = self.result = self.lens = self.copied = None
 
-    def check(self):
-        """Counts that cannot be those of this batch are unknown ones."""
-        if self.correct is not None and (len(self.correct) != self.size or min(self.correct) < 0):
-            self.correct = None
-
 
 class Block:
     """The cycles of one step count and batch size between two writes."""
@@ -149,15 +144,19 @@ class Block:
                 self.recent.sort()
                 self.limit = GAP_FACTOR * self.recent[GAP_WINDOW // 2]
                 self.recent.clear()
-        self.cycles.append((reason, cycle.correct, cycle.graph, cycle.asked, times))
+        correct = cycle.correct
+        if correct is not None and (len(correct) != self.size or min(correct) < 0):
+            correct = None  # not the counts of this batch
+        self.cycles.append((reason, correct, cycle.graph, cycle.asked, times))
 
     def record(self):
         """What the cycles add up to, under the names of docs/probe.md, times not rounded; the block is empty after."""
         cycles, self.cycles = self.cycles, []
-        reasons, graphs = Counter(cycle[0] for cycle in cycles), Counter(cycle[2] for cycle in cycles)
-        known = [correct for _, correct, _, _, _ in cycles if correct is not None]
+        reasons, corrects, graphs, asked, times = zip(*cycles)
+        reasons, graphs, asked = Counter(reasons), Counter(graphs), Counter(asked)
+        known = [correct for correct in corrects if correct is not None]
         drafts = Counter(itertools.chain.from_iterable(known))
-        kept = [(correct, times) for _, correct, _, _, times in cycles if times is not None]
+        kept = [pair for pair in zip(corrects, times) if pair[1] is not None]
         record = {
             "steps": self.steps,
             "batch_size": self.size,
@@ -170,12 +169,11 @@ class Block:
             "skipped": 0,
             "kept_tokens": [None if correct is None else sum(correct) + self.size for correct, _ in kept],
         }
-        # As zip(), every row being as long as the others.
-        columns = list(itertools.zip_longest(*[times for _, times in kept])) or [()] * 10
+        columns = list(zip(*[times for _, times in kept])) or [()] * 10
         record["event_ms"], record["host_ms"] = _by_phase(columns[:5]), _by_phase(columns[5:])
         if graphs[True] or graphs[False]:
             record["graph"] = {"cuda_graph": graphs[True], "eager": graphs[False]}
-        asked = Counter(cycle[3] for cycle in cycles if cycle[3] is not None)
+        del asked[None]
         if asked:
             record["steps_from_rid"] = [
                 {"wanted": wanted, "active": self.steps, "why": why, "cycles": count}
@@ -349,9 +347,9 @@ class Probe:
             self._turn_off(error)
 
     def _recurs(self, batch):
-        """Whether a cycle is of the same batch as the last one, and as little to be timed: most are. If so, it has begun."""
+        """Whether a cycle is of the same batch as the last one and not to be timed: most are. If so, it has begun."""
         last = self._last
-        if not (self._muted or (self._rest and last is not None and not last.timed)):
+        if not self._muted and (last is None or not self._rest):
             return False
         reqs = getattr(batch, "reqs", None)
         if not reqs or reqs[-1].rid is not self._rid or len(reqs) != self._count:
@@ -364,7 +362,10 @@ class Probe:
             self._rest -= 1
             self._begun = self._entered
             self._open = cycle = self._ring[self._next % RING]
-            cycle.size, cycle.reason, cycle.timed = self._count, "untimed", False
+            cycle.size = self._count
+            if last.timed:
+                self._mark_start(cycle)
+                last.next = cycle
         self._passes = 0
         return True
 
@@ -446,10 +447,14 @@ class Probe:
                 return
             if cycle.timed and cycle.host[3] is None:
                 self.mark(3)
-            cycle.hold(result, graph, self._late)
-            if cycle.result is not None:
-                self._late = type(result)
-                self._unread.append(cycle)
+            if type(result) is list:
+                cycle.correct = result
+                cycle.graph = graph if isinstance(graph, bool) else None
+            else:
+                cycle.hold(result, graph, self._late)
+                if cycle.result is not None:
+                    self._late = type(result)
+                    self._unread.append(cycle)
             self._open, self._last = None, cycle
             self._next += 1
         except Exception as error:
@@ -580,7 +585,6 @@ class Probe:
         block = self._blocks.get(key)
         if block is None:
             block = self._blocks[key] = Block(*key)
-        cycle.check()
         block.add(cycle)
         cycle.clear()
         self._unwritten += 1
@@ -609,8 +613,15 @@ class Probe:
 
     def _append(self, records):
         if self._path:
-            with open(self._path, "a", encoding="utf-8") as file:
-                file.write("".join(map(_line, records)))
+            left = "".join(map(_line, records)).encode()
+            file = os.open(
+                self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666
+            )  # open() takes three times as long
+            try:
+                while left:
+                    left = left[os.write(file, left) :]
+            finally:
+                os.close(file)
 
     def _turn_off(self, error):
         global probe
@@ -646,7 +657,7 @@ def _by_phase(columns):
 def _line(record):
     """The record as a line of JSON. Its times are most of it: one format for all of them is several times as fast."""
     times = [record[key][phase] for key in CLOCKS if key in record for phase in PHASES]
-    line = json.dumps({key: value for key, value in record.items() if key not in CLOCKS}, separators=(",", ":"))
+    line = ENCODE({key: value for key, value in record.items() if key not in CLOCKS})
     if times:
         column = "[" + ("%.4f," * len(times[0]))[:-1] + "]"
         clock = "{" + ",".join(['"%s":%s' % (phase, column) for phase in PHASES]) + "}"
