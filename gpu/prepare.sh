@@ -23,7 +23,6 @@ from_registry() {
 stub() {  # FILE VERSION BASES
   cat > "$folder/site/$1" <<PYTHON
 __version__ = "$2"
-__path__ = []
 
 def __getattr__(name):
     if name.startswith("__"):
@@ -48,7 +47,10 @@ from_wheels() {
   mkdir -p "$folder/site/sglang_kernel-$kernels.dist-info" "$folder/site/xgrammar"
   printf 'Metadata-Version: 2.1\nName: sglang-kernel\nVersion: %s\n' "$kernels" \
     > "$folder/site/sglang_kernel-$kernels.dist-info/METADATA"
-  stub xgrammar/__init__.py "$(demanded xgrammar)" '(__import__("pydantic").BaseModel,)'
+  local file
+  for file in __init__ structural_tag; do  # 0.5.17 imports the second, too
+    stub xgrammar/$file.py "$(demanded xgrammar)" '(__import__("pydantic").BaseModel,)'
+  done
   stub soundfile.py "$(demanded soundfile)" '()'
 }
 

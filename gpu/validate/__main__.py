@@ -19,7 +19,7 @@ from gpu.validate.part import Experiment, Part, in_order
 from gpu.validate.results import Results, as_json, table
 from gpu.validate.setting import CANDIDATES, Setting
 from gpu.validate.site import Site
-from gpu.validate.workspace import CommandError, Workspace
+from gpu.validate.workspace import CommandError, NoServerError, Workspace
 
 __all__ = ["Session", "main", "wanted_parts"]
 
@@ -105,6 +105,7 @@ class Session:
     def __init__(self, site: Site, results: Results, budget: Budget) -> None:
         self.site, self.results, self._budget = site, results, budget
         self.skipped: dict[str, str] = {}
+        self._without: dict[Setting, str] = {}  # whose server did not come up, for which part
 
     def run(self, part: Part) -> None:
         """One part, unless its result is there, it cannot be had here, or there is no time for it."""
@@ -124,6 +125,8 @@ class Session:
             took = time.monotonic() - began
             self.results.fail(part.name, f"{type(error).__name__}: {error}", took)
             self.site.say(f"{part.name}: in vain after {took:.0f} s: {error}")
+            if isinstance(error, NoServerError) and part.setting is not None:
+                self._without[part.setting] = part.name
             self.clean()
             return
         took = round(time.monotonic() - began, 1)
@@ -143,13 +146,15 @@ class Session:
 
     def _why_not(self, part: Part) -> str | None:
         why = None if part.setting is None else self.site.machine.why_not(part.setting)
+        if why is None and part.setting in self._without:
+            why = f"its server did not come up for {self._without[part.setting]}; another call tries again"
         if why is None and self._expected(part) > self._budget.left:
             why = f"it needs about {self._expected(part):.0f} s and {self._budget.left:.0f} s were left"
         return why
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 0 where every goal that was measured was met and nothing was tried in vain."""
+    """Exit code 0 where every goal that was measured was met and nothing was tried in vain; 130 after a Ctrl-C."""
     chosen = _options(arguments)
     available = experiments(chosen.tokens, chosen.gpus)
     parts = wanted_parts(available, chosen.only)
@@ -175,6 +180,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for part in parts:
             session.run(part)
             _summarise(chosen.out, available, results, session.skipped, about)
+    except KeyboardInterrupt:
+        site.say("interrupted: what is measured is kept, the same call goes on from there")
+        return 130
     finally:
         if not chosen.keep:
             session.clean()

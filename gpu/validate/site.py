@@ -15,7 +15,7 @@ from gpu.validate.client import Ask, Client
 from gpu.validate.machine import Machine
 from gpu.validate.probe import ProbeFolder
 from gpu.validate.setting import Setting
-from gpu.validate.workspace import CommandError, Done, Workspace
+from gpu.validate.workspace import CommandError, Done, NoServerError, Workspace
 
 __all__ = ["SERVE", "Server", "Site"]
 
@@ -101,7 +101,10 @@ class Site:
         }
 
     def serve(self, setting: Setting, budget: Budget) -> Server:
-        """A server of `setting`, loaded if need be; its client ends with `budget`. Raises CommandError, OutOfTimeError."""
+        """A server of `setting`, loaded if need be; its client ends with `budget`.
+
+        Raises NoServerError, CommandError, OutOfTimeError.
+        """
         if self._server is None or self._server.setting != setting:
             self._server = self._start(setting, budget)
         self._server.client.budget = budget
@@ -115,7 +118,11 @@ class Site:
         self.say(f"server {setting.name}")
         choice = [f"patched={str(setting.patched).lower()}", f"probed={str(setting.probe and setting.patched).lower()}"]
         words = [word for variable in choice for word in ("--var", variable)]
-        done = self.workspace.invoke("play", str(SERVE), *words, timeout=budget.limit(500))
+        limit = budget.limit(500)
+        try:
+            done = self.workspace.invoke("play", str(SERVE), *words, timeout=limit)
+        except CommandError as error:
+            raise NoServerError(str(error)) from error
         client = Client(self.machine.port, budget)
         simulated = json.loads(client.get("/server_info")).get("simulated")
         client.rate = float(simulated["clock_rate"]) if simulated else 1.0

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-__all__ = ["HOST", "ROOT", "CommandError", "Done", "Workspace"]
+__all__ = ["HOST", "ROOT", "CommandError", "Done", "NoServerError", "Workspace"]
 
 ROOT = Path(__file__).resolve().parents[2]
 HOST = "here"
@@ -24,6 +24,10 @@ HOST = "here"
 
 class CommandError(Exception):
     """A command of the project did not end as it should."""
+
+
+class NoServerError(CommandError):
+    """The server of a setting did not come up."""
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from gpu.validate.part import Part, in_order
 from gpu.validate.results import Check, Results, table
 from gpu.validate.setting import Setting, merged, server_entry
 from gpu.validate.site import Site
+from gpu.validate.workspace import NoServerError
 
 
 def nothing(site: Site, budget: Budget) -> dict[str, Any]:
@@ -169,6 +170,20 @@ def test_a_failure_is_kept_and_the_host_put_back(session: Session, error: Except
     assert session.results.failures() == {"broken": f"{type(error).__name__}: {error}"}
     session.run(part("broken"))
     assert session.results.failures() == {}
+
+
+def test_a_server_that_did_not_come_up_is_not_loaded_for_the_next_part_too(session: Session) -> None:
+    session.run(Part("first", 10.0, failing(NoServerError("it died: no room")), V1))
+    session.run(Part("second", 10.0, failing(AssertionError("loaded again")), V1))
+    session.run(part("of-another-server", None))
+    assert session.skipped == {"second": "its server did not come up for first; another call tries again"}
+    assert list(session.results.load()) == ["of-another-server"]
+
+
+def test_a_measurement_that_failed_says_nothing_of_its_server(session: Session) -> None:
+    session.run(Part("first", 10.0, failing(ServerError("it answered 500")), V1))
+    session.run(part("second", V1))
+    assert list(session.results.load()) == ["second"]
 
 
 def test_a_budget_ends_with_the_one_that_it_is_part_of() -> None:
