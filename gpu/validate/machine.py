@@ -31,7 +31,7 @@ _PORTS = 1500
 _ONE_WORKER = (0, 5, 13)
 """From this release on there is no worker of the kind that v1 was."""
 _GRAPHS_BY_PHASE = (0, 5, 16)
-"""From this release on graphs are captured for prefill too, and the flags name the phase (read in 0.5.12 and 0.5.16 only)."""
+"""From this release on graphs are captured for prefill too, and the flags name the phase (read in 0.5.12, 0.5.16 and 0.5.17 only)."""
 
 
 @dataclass

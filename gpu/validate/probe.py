@@ -121,6 +121,14 @@ class Window:
     def times(self) -> Times:
         return Times.of(self.blocks)
 
+    def standard_error(self, phase: str) -> float | None:
+        """Of the mean event time (ms) of kept cycles, taken as independent; None for fewer than two.
+
+        Too large where the pace drifts: one of each few cycles is timed, so that the timed ones drift with the others.
+        """
+        times = [ms for block in self.blocks for ms in block.event_ms[phase]]
+        return statistics.stdev(times) / math.sqrt(len(times)) if len(times) > 1 else None
+
     def quickest(self, phase: str, share: float) -> dict[str, float]:
         """Of the `share` of kept cycles in which the host was quickest with `phase`: how many, and its mean ms on both clocks."""
         pairs = sorted(pair for b in self.blocks for pair in zip(b.host_ms[phase], b.event_ms[phase], strict=True))

@@ -59,6 +59,18 @@ def test_the_cycles_in_which_the_host_was_quickest_are_picked_cycle_by_cycle(tmp
     assert window.steps(5).quickest("verify", 0.5) == {}
 
 
+def test_how_sure_a_mean_is_by_its_cycles_over_all_blocks(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        block(0, 3, [2, 0, 0, 0], [3.0, 5.0]),
+        block(0, 3, [2, 0, 0, 0], [4.0, 8.0]),
+        block(0, 2, [1, 0, 0], [9.0]),
+    )
+    window = ProbeFolder(tmp_path, lambda: None).since({})
+    assert window.steps(3).standard_error("total") == pytest.approx((14 / 3) ** 0.5 / 2)  # 3, 5, 4, 8: variance 14/3
+    assert window.steps(2).standard_error("total") is None
+
+
 def test_a_record_that_is_none_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "rank0.1.jsonl").write_text("{}\n")
     with pytest.raises(ValueError, match=r"rank0\.1\.jsonl: line 1: schema None"):

@@ -55,6 +55,7 @@ def _measure(server: Server, steps: int) -> Data:
     made = [decode(server.truth, prompt, _TOKENS, steps, late=late) for prompt in prompts]
     found = {
         "timed_cycles": times.cycles,
+        "total_error_ms": window.standard_error("total"),
         "event_ms": times.means(times.event_ms),
         "host_ms": times.means(times.host_ms),
         "cycles_seen": sum(len(seen_by_client(cycles, late=late)) for cycles in made),
@@ -104,7 +105,12 @@ def _checks(results: Mapping[str, Data]) -> list[Check]:
 def _wall_checks(where: str, found: Data) -> list[Check]:
     wall_ms = 1000 * found["decode_s"] / found["cycles_seen"]
     off = _off(found["event_ms"]["total"], wall_ms)
-    shown = f"{found['event_ms']['total']:.3f} ms beside {wall_ms:.3f} ms ({off:+.2f} %)"
+    shown = f"{found['event_ms']['total']:.3f} ms beside {wall_ms:.3f} ms ({off:+.2f} %"
+    if found.get("total_error_ms") is not None:  # earlier results have none
+        shown += (
+            f", standard error {100 * found['total_error_ms'] / wall_ms:.2f} of {found['timed_cycles']} timed cycles"
+        )
+    shown += ")"
     host = ", ".join(
         f"{phase} {_off(found['host_ms'][phase], ms):+.0f} %" for phase, ms in found["event_ms"].items() if ms
     )
