@@ -14,6 +14,7 @@ from eaglelab.checking import check
 from eaglelab.errors import InputError
 from eaglelab.host import Host, HostSettings, Placeholder, Server, Speculative
 from eaglelab.nearest import did_you_mean
+from eaglelab.probe_variables import why_no_count
 from eaglelab.server.command import OWN_FLAGS, RENDEZVOUS_FLAGS
 from eaglelab.yamlfile import Key, Located, load
 
@@ -189,9 +190,6 @@ def _host(doc: Located, name: str, layers: list[Layer]) -> Host:
     return host
 
 
-_PROBE_COUNTS = ("EAGLE3_PROFILE_EVERY", "EAGLE3_PROFILE_WARMUP", "EAGLE3_PROFILE_TIMED")
-
-
 def _conflicts(host: Host) -> Iterator[tuple[tuple[str, ...], str, str]]:
     """Settings that are fine alone and wrong together: key, sentence, hint."""
     if host.connection == "ssh" and host.address is None and "address" not in host.unset():
@@ -207,11 +205,10 @@ def _conflicts(host: Host) -> Iterator[tuple[tuple[str, ...], str, str]]:
         if tokens is not None and tokens != wanted:
             what = f"num_draft_tokens is {tokens}; with eagle_topk 1 SGLang uses num_steps + 1 = {wanted}"
             yield ("server", "speculative", "num_draft_tokens"), what, "remove num_draft_tokens"
-    for name in _PROBE_COUNTS:
-        value = host.server.env.get(name)
-        if value and not re.fullmatch(r"\d+", value, re.ASCII):
-            what = f"{name} is {value!r}, and the probe takes a whole number: it would switch itself off"
-            yield ("server", "env", name), what, f"{name}: '4', for instance (docs/probe.md)"
+    for name, value in host.server.env.items():
+        why = why_no_count(name, value)
+        if why is not None:
+            yield ("server", "env", name), why, f"{name}: '4', for instance (docs/probe.md)"
     yield from _node_conflicts(host)
     if host.server.launcher == "container":
         yield from _container_conflicts(host)

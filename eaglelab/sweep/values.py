@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -12,6 +12,7 @@ from eaglelab.checking import check
 from eaglelab.errors import InputError
 from eaglelab.host import MOST_STEPS, FlagValue, flag_name, flag_value, variable_name, variable_value
 from eaglelab.masking import is_secret_name
+from eaglelab.probe_variables import SET_BY_MEASURING, why_no_count
 from eaglelab.server.command import OWN_FLAGS
 from eaglelab.sweep.matrix import Matrix
 from eaglelab.sweep.one_load import ADAPTIVE_FLAGS
@@ -24,7 +25,10 @@ _SWITCH = {"on": True, "true": True, "off": False, "false": False}
 
 def environments(pairs: Iterable[str]) -> dict[str, list[str]]:
     """`NCCL_ALGO=Ring,Tree` as {"NCCL_ALGO": ["Ring", "Tree"]}. A value with a comma in it needs a file. Raises InputError."""
-    return {_checked(name, "--env", _variable): values for name, values in _pairs(pairs, "--env")}
+    found = {_checked(name, "--env", _variable): values for name, values in _pairs(pairs, "--env")}
+    for name, what, hint in _off(found):
+        raise InputError(what, where="--env", hint=f"--env {name}={hint}")
+    return found
 
 
 def server_args(pairs: Iterable[str]) -> dict[str, list[FlagValue]]:
@@ -58,7 +62,16 @@ def _checked(name: str, option: str, rule: object) -> str:
 
 
 def _variable(name: str) -> str:
+    if name in SET_BY_MEASURING:
+        raise ValueError(f"is what a sweep itself sets ({SET_BY_MEASURING[name]})")
     return _no_secret(variable_name(name))
+
+
+def _off(env: Mapping[str, Iterable[str]]) -> Iterator[tuple[str, str, str]]:
+    """Values with which the probe would switch itself off, after a load: name, sentence, an example of others."""
+    for name, values in env.items():
+        for what in filter(None, (why_no_count(name, value) for value in values)):
+            yield name, what, "1,4"
 
 
 def _no_secret(name: str) -> str:
@@ -109,6 +122,8 @@ def load_sweep(path: Path) -> Matrix:
     """Reads a sweep file. Raises InputError with file and line."""
     doc = load(path)
     found = check(_SweepFile, doc.value, doc)
+    for name, what, hint in _off(found.env):
+        raise doc.problem(what, "env", name, hint=f"{name}: [{hint}]")
     return Matrix(
         steps=tuple(found.steps),
         baseline=found.baseline,

@@ -45,6 +45,21 @@ def test_flags_that_the_inventory_or_the_sweep_itself_sets_are_not_varied(pair: 
         server_args([pair])
 
 
+@pytest.mark.parametrize("name", ["EAGLE3_PROFILE", "EAGLE3_PROFILE_DIR", "EAGLE3_STEPS_FROM_RID"])
+def test_what_every_load_is_given_is_not_varied_under_a_name_of_its_own(name: str) -> None:
+    with pytest.raises(InputError, match="a sweep itself sets"):
+        environments([f"{name}=0,1"])
+
+
+@pytest.mark.parametrize("name", ["EAGLE3_PROFILE_EVERY", "EAGLE3_PROFILE_WARMUP", "EAGLE3_PROFILE_TIMED"])
+def test_counts_that_switch_the_probe_off_are_refused_before_a_load(name: str) -> None:
+    with pytest.raises(InputError, match=r"'often', and the probe takes a whole number") as caught:
+        environments([f"{name}=4,often"])
+    assert (caught.value.where, caught.value.hint) == ("--env", f"--env {name}=1,4")
+    assert environments([f"{name}=0,4"]) == {name: ["0", "4"]}
+    assert environments(["EAGLE3_PROFILE_SYNC=often"]), "anything is on there"
+
+
 def test_a_file_says_what_the_command_line_says(tmp_path: Path) -> None:
     file = tmp_path / "nccl.yaml"
     file.write_text(
@@ -68,6 +83,8 @@ def test_a_file_says_what_the_command_line_says(tmp_path: Path) -> None:
         ("steps: [2]\nserver-args: {x: [1]}\n", 2, "server-args"),
         ("steps: [2]\nserver_args: {tp-size: [1]}\n", 2, "tp_size"),
         ("steps: [0]\n", 1, "at least 1"),
+        ("steps: [2]\nenv:\n  EAGLE3_PROFILE_TIMED: [1, often]\n", 3, "whole number"),
+        ("steps: [2]\nenv:\n  EAGLE3_PROFILE: [0, 1]\n", 3, "a sweep itself sets"),
         ("- 2\n", 1, "mapping"),
     ],
 )
