@@ -83,7 +83,7 @@ def _profiled(load: LoadEvidence) -> tuple[Setting, ...]:
 
 def _put_findings(sheet: Sheet, each: Measurement, source: str) -> None:
     for finding in each.findings:
-        if finding.code == "closure":
+        if finding.code == "closure" and finding.severity == "alarm":
             sheet.take("closure_difference", finding.numbers.get("difference"), source)
         elif finding.code == "client-limited":
             sheet.take("client_busy_share", finding.numbers.get("busy_share"), source)

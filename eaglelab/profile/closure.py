@@ -2,7 +2,8 @@
 
     requests running x accept length / total cycle time  =  tokens per second that the clients saw meanwhile
 
-Two clocks and two counts that know nothing of each other agree, or one of them is wrong.
+Two clocks and two counts that know nothing of each other agree, or one of them is wrong. Where the probe times one of several
+cycles, their mean may be off by chance, too: as far as that goes is allowed on top.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ from dataclasses import dataclass
 
 from eaglelab.profile.findings import Finding
 from eaglelab.profile.samples import RequestSample
+from eaglelab.profile.stats import Stats
 from eaglelab.profile.summary import Setting
 
 __all__ = ["CLOSURE_TOLERANCE", "FullLoad", "check_closure", "full_load"]
 
 CLOSURE_TOLERANCE = 0.05
+_SIGMAS = 3.0
 _Span = tuple[float, float]
 
 
@@ -74,6 +77,7 @@ def check_closure(
     """Compare the probe's figures of one setting with what the clients of the same, measured requests received.
 
     `samples` are those whose cycles are in `setting`, on the server's clock; its batch size is the concurrency.
+    `tolerance` is a share of the clients' rate, where all cycles were timed.
     """
     code = "closure"
     total = next((phase for phase in setting.phases if phase.name == "total"), None)
@@ -82,6 +86,11 @@ def check_closure(
         what = "the clients' tokens" if seen is None else "the probe's cycles"
         sentence = f"Closure could not be checked: {what} say nothing of {setting.batch_size} requests running."
         return Finding(code, "note", sentence, {"batch": setting.batch_size})
+    chance = _by_chance(setting, total.event)
+    if chance is None:
+        sentence = f"Closure could not be checked: one cycle of {setting.decode_cycles} was timed."
+        return Finding(code, "note", sentence, {"batch": setting.batch_size})
+    tolerance += chance
     probed = 1000 * setting.batch_size * setting.acceptance.length / total.event.mean
     off = probed / seen.tok_s - 1
     numbers = {
@@ -103,6 +112,16 @@ def check_closure(
         return Finding(code, "ok", f"The cycle adds up: {sums}.", numbers)
     sentence = f"The cycle does not add up: {sums}. Either cycles are missing from the probe's records or time from its phases."
     return Finding(code, "alarm", sentence, numbers)
+
+
+def _by_chance(setting: Setting, total: Stats) -> float | None:
+    """How far the mean of the timed cycles may be off that of all, as a share of it; None where a single one says nothing.
+
+    The timed ones are drawn by chance, one of each so many: three standard errors.
+    """
+    if not setting.dropped.get("untimed"):
+        return 0.0
+    return None if total.stdev is None else _SIGMAS * total.stdev / math.sqrt(total.count) / total.mean
 
 
 def _time_at(batch: int, spans: Iterable[_Span]) -> tuple[Callable[[float], float], float]:

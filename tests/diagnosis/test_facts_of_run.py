@@ -109,6 +109,13 @@ def test_what_the_checks_of_a_measurement_found_is_evidence_too() -> None:
     assert {"cycle-does-not-add-up", "sources-disagree"} <= set(codes(evidence))
 
 
+def test_what_few_timed_cycles_are_off_by_chance_is_no_alarm_there_either() -> None:
+    evidence = run(
+        measurement(2, 0.8, found=setting(2), findings=[Finding("closure", "ok", "...", {"difference": 0.07})])
+    )
+    assert "cycle-does-not-add-up" not in codes(evidence)
+
+
 def test_an_accept_length_that_falls_along_the_text_is_seen_in_the_chunks() -> None:
     chunks = (1, *[3] * 20, *[2] * 20, 1)
     facts = facts_of_run(run(measurement(2, 0.8, chunk_tokens=chunks, verifies=41)))

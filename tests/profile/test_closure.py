@@ -100,6 +100,26 @@ def test_more_than_five_per_cent_apart_is_an_alarm(tokens, severity):
     assert ("does not add up" in finding.sentence) == (severity == "alarm")
 
 
+@pytest.mark.parametrize(("tokens", "severity"), [(86, "alarm"), (87, "ok")])
+def test_a_mean_of_few_timed_cycles_may_be_off_by_chance(tokens, severity):
+    """17.6, 18.9, 19.8, 18.7 ms: three standard errors of their mean are 7.2 % of it, so 12.2 % are allowed in all."""
+    sampled = {**BLOCK["dropped"], "after_prefill": 0, "untimed": 1}
+    finding = check_closure(setting_of(dropped=sampled), [RequestSample(tokens, 0.5, 1.5)])
+    assert finding.severity == severity
+    assert finding.numbers["tolerance"] == pytest.approx(0.1223, abs=1e-4)
+
+
+def test_a_single_timed_cycle_closes_nothing():
+    times = {
+        "event_ms": {p: v[:1] for p, v in BLOCK["event_ms"].items()},
+        "host_ms": {p: v[:1] for p, v in BLOCK["host_ms"].items()},
+    }
+    sampled = {**BLOCK["dropped"], "after_prefill": 0, "untimed": 4}
+    setting = setting_of(cycles=1, kept_tokens=[2], dropped=sampled, **times)
+    finding = check_closure(setting, [RequestSample(97, 0.5, 1.5)])
+    assert (finding.severity, "one cycle of 5 was timed" in finding.sentence) == ("note", True)
+
+
 def test_several_requests_running_are_compared_with_their_own_batch_size():
     setting = setting_of(batch_size=2, correct_hist=[4, 4, 2])
     samples = [streamed(0.0, [2] * 20, gap_s=1 / 48), streamed(0.0, [2] * 20, gap_s=1 / 48)]
