@@ -614,9 +614,8 @@ class Probe:
     def _append(self, records):
         if self._path:
             left = "".join(map(_line, records)).encode()
-            file = os.open(
-                self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666
-            )  # open() takes three times as long
+            # open() takes three times as long.
+            file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
             try:
                 while left:
                     left = left[os.write(file, left) :]
