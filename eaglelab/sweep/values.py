@@ -26,8 +26,8 @@ _SWITCH = {"on": True, "true": True, "off": False, "false": False}
 def environments(pairs: Iterable[str]) -> dict[str, list[str]]:
     """`NCCL_ALGO=Ring,Tree` as {"NCCL_ALGO": ["Ring", "Tree"]}. A value with a comma in it needs a file. Raises InputError."""
     found = {_checked(name, "--env", _variable): values for name, values in _pairs(pairs, "--env")}
-    for name, what, hint in _off(found):
-        raise InputError(what, where="--env", hint=f"--env {name}={hint}")
+    for name, what in _unusable(found):
+        raise InputError(what, where="--env", hint=f"--env {name}=1,4")
     return found
 
 
@@ -63,15 +63,17 @@ def _checked(name: str, option: str, rule: object) -> str:
 
 def _variable(name: str) -> str:
     if name in SET_BY_MEASURING:
-        raise ValueError(f"is what a sweep itself sets ({SET_BY_MEASURING[name]})")
+        raise ValueError(f"is what a sweep itself sets ({SET_BY_MEASURING[name]}): leave it out")
     return _no_secret(variable_name(name))
 
 
-def _off(env: Mapping[str, Iterable[str]]) -> Iterator[tuple[str, str, str]]:
-    """Values with which the probe would switch itself off, after a load: name, sentence, an example of others."""
+def _unusable(env: Mapping[str, Iterable[str]]) -> Iterator[tuple[str, str]]:
+    """Variables that the probe reads, with a value that it cannot use, each with a sentence: else a load would show it."""
     for name, values in env.items():
-        for what in filter(None, (why_no_count(name, value) for value in values)):
-            yield name, what, "1,4"
+        for value in values:
+            why = why_no_count(name, value)
+            if why is not None:
+                yield name, why
 
 
 def _no_secret(name: str) -> str:
@@ -122,8 +124,8 @@ def load_sweep(path: Path) -> Matrix:
     """Reads a sweep file. Raises InputError with file and line."""
     doc = load(path)
     found = check(_SweepFile, doc.value, doc)
-    for name, what, hint in _off(found.env):
-        raise doc.problem(what, "env", name, hint=f"{name}: [{hint}]")
+    for name, what in _unusable(found.env):
+        raise doc.problem(what, "env", name, hint=f"{name}: [1, 4]")
     return Matrix(
         steps=tuple(found.steps),
         baseline=found.baseline,

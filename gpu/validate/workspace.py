@@ -27,7 +27,7 @@ class CommandError(Exception):
 
 
 class NoServerError(CommandError):
-    """The server of a setting did not come up."""
+    """The server of a setting did not come up, or not as it should: unpatched, or without the probe."""
 
 
 @dataclass(frozen=True)

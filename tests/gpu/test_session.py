@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from gpu.validate.__main__ import Session, wanted_parts
+from gpu.validate.__main__ import Session, main, wanted_parts
 from gpu.validate.budget import Budget, OutOfTimeError
 from gpu.validate.client import ServerError
 from gpu.validate.clocks import Unwatched
@@ -178,6 +179,24 @@ def test_a_server_that_did_not_come_up_is_not_loaded_for_the_next_part_too(sessi
     session.run(part("of-another-server", None))
     assert session.skipped == {"second": "its server did not come up for first; another call tries again"}
     assert list(session.results.load()) == ["of-another-server"]
+
+
+def test_a_ctrl_c_puts_the_host_back_and_says_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done: list[str] = []
+
+    def interrupted(session: Session, part: Part) -> None:
+        raise KeyboardInterrupt
+
+    machine = SimpleNamespace(label="a machine", release="0.5.12", close=lambda: done.append("closed"))
+    monkeypatch.setattr("gpu.validate.__main__._machine", lambda chosen, workspace: machine)
+    monkeypatch.setattr(Site, "begin", lambda *_: None)
+    monkeypatch.setattr(Session, "run", interrupted)
+    monkeypatch.setattr(Session, "clean", lambda _: done.append("put back"))
+    assert main(["--lab", "--out", str(tmp_path), "--only", "faults"]) == 130
+    assert done == ["put back", "closed"]
+    assert "the same call goes on from there" in capsys.readouterr().out
 
 
 def test_a_measurement_that_failed_says_nothing_of_its_server(session: Session) -> None:
