@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from eaglelab.actions import ACTIONS
-from eaglelab.actions.model import hidden_size
 from eaglelab.actions.serve import wanted_fingerprint
 from eaglelab.actions.wait import expected_load
 from eaglelab.commands.clients import Client
 from eaglelab.commands.known_settings import refuse_unknown
+from eaglelab.commands.nccl_settings import refuse_nccl_settings
 from eaglelab.commands.restoring import found_before, leave, named, put_back
 from eaglelab.commands.spread_tries import SpreadTries
 from eaglelab.context import Context
-from eaglelab.errors import AttentionError, EaglelabError, HostError, Interrupted, NotOurs, Refused
+from eaglelab.errors import AttentionError, EaglelabError, HostError, Interrupted, NotOurs
 from eaglelab.nodes.member import NodeGone
 from eaglelab.playbook import Playbook
 from eaglelab.profile.measurement_set import Failed
@@ -30,7 +30,6 @@ from eaglelab.server.readiness import ServerDied
 from eaglelab.sweep.matrix import Matrix, Variation
 from eaglelab.sweep.one_load import why_not_one_load
 from eaglelab.sweep.plan import Load, SweepPlan, plan_loads
-from eaglelab.sweep.relevance import all_reduce_bytes, fully_linked, is_nccl_setting, nccl_relevance
 
 __all__ = ["Job", "Loads", "forget", "hold", "load_vars", "measure_host", "try_load"]
 
@@ -131,37 +130,10 @@ def _plan(context: Context, job: Job) -> SweepPlan:
         context.say.show(plan_table(plan))
     job.client.refuse(context, arguments_of(first, ACTIONS, job.client.measures, context))
     refuse_unknown(context, job.matrix, anyway=job.anyway)
-    _refuse_irrelevant(context, job)
+    refuse_nccl_settings(context, job.matrix, max(job.concurrency), anyway=job.anyway)
     for load in () if job.apart else plan.loads:  # whose server would be ended, before the first one is measured
         ACTIONS["check_owner"].run(context, arguments_of(job.book_of(load), ACTIONS, "check_owner", context))
     return plan
-
-
-def _refuse_irrelevant(context: Context, job: Job) -> None:
-    """A load costs minutes: settings of NCCL are not tried where NCCL has nothing to do, unless that is asked for."""
-    names = [name for name in (*job.matrix.env, *job.matrix.flags) if is_nccl_setting(name)]
-    if not names:
-        return
-    server, hidden = context.host.server, hidden_size(context)
-    batch, steps = max(job.concurrency), max(job.matrix.steps, default=0)
-    sizes = [] if hidden is None else [all_reduce_bytes(batch, steps, hidden)]
-    linked = fully_linked(context.client.call("topology")["text"])
-    for variation in job.matrix.variations():
-        flags = {**server.flags, **variation.flags}
-        found = nccl_relevance(
-            world=server.tp_size, nodes=server.nnodes, linked=linked, flags=flags, message_bytes=sizes
-        )
-        if found.matters is not False:
-            context.say.line(f"  {', '.join(names)}: {found.why}")
-            return
-    if job.anyway:
-        context.say.line(f"  {', '.join(names)} cannot change a decode cycle here, measured all the same: {found.why}")
-        return
-    raise Refused(
-        f"{', '.join(names)} cannot change a decode cycle here: {found.why}",
-        where=context.host.name,
-        hint="vary disable-custom-all-reduce with it, or measure it all the same: --anyway",
-    )
 
 
 def _all_loads(context: Context, job: Job, plan: SweepPlan, failed: list[Failed]) -> None:

@@ -11,6 +11,7 @@ from eaglelab.diagnosis.of_gpus import put_clocks, used_by
 from eaglelab.diagnosis.of_models import put_draft, put_target
 from eaglelab.diagnosis.of_server import put_arguments, put_nccl, put_worker
 from eaglelab.host import Host
+from eaglelab.sweep.nccl_choice import nccl_conflict
 from eaglelab.sweep.relevance import all_reduce_bytes, fully_linked
 
 __all__ = ["facts_of_host"]
@@ -37,6 +38,7 @@ def facts_of_host(
     linked, hidden = fully_linked(topology) if topology else None, sheet.number("target_hidden_size")
     sizes = [] if hidden is None else [all_reduce_bytes(1, _steps(host), int(hidden))]
     put_nccl(sheet, {**server.flags, "nnodes": server.nnodes}, server.env, linked, sizes, "inventory.yaml")
+    _put_nccl_conflict(sheet, found.get("nccl_version"), host)
     _put_flags(sheet, found, host)
     _put_gpus(sheet, found, host, clocks)
     _put_place(sheet, found, host)
@@ -71,6 +73,15 @@ def _put_flags(sheet: Sheet, found: Mapping[str, Any], host: Host) -> None:
         sheet.put("unknown_flags", tuple(flags["unknown"]), "the installation's server_args.py")
         near = tuple(name for name in flags["unknown"].values() if name)
         sheet.put("flag_meant", near or None, "the installation's server_args.py")
+
+
+def _put_nccl_conflict(sheet: Sheet, version: str | None, host: Host) -> None:
+    server = host.server
+    sheet.put("nccl_version", version, "the host's environment")
+    conflict = nccl_conflict(server.env, world=server.tp_size, nodes=server.nnodes, version=version)
+    if conflict is not None and conflict.fatal:
+        sheet.put("nccl_conflict", conflict.why, "inventory.yaml")
+        sheet.put("nccl_instead", conflict.instead, "inventory.yaml")
 
 
 def _put_gpus(sheet: Sheet, found: Mapping[str, Any], host: Host, clocks: Sequence[Mapping[str, Any]]) -> None:

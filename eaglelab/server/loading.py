@@ -45,9 +45,15 @@ _CAUSES = (
         "raise mem-fraction-static in `server.flags`; see who else uses the GPU",
     ),
     (
+        re.compile(r"NCCL error.*invalid usage|ncclInvalidUsage"),
+        "NCCL does not take what it was told",
+        "correct the NCCL_ variables in `server.env` (NCCL_ALGO, NCCL_PROTO; docs/sweeps.md), or see that no two ranks share a GPU; "
+        "with NCCL_DEBUG: WARN there the log says which it is",
+    ),
+    (
         re.compile(r"Capture .*graph failed", re.I),
         "CUDA graphs could not be captured",
-        "lower cuda-graph-max-bs or mem-fraction-static in `server.flags`",
+        "what failed stands behind `failed:`; if it is memory, lower cuda-graph-max-bs or mem-fraction-static in `server.flags`",
     ),
     (
         re.compile(r"shared logits buffer holds \d+ rows but caller needs \d+"),

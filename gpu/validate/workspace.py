@@ -98,6 +98,14 @@ class Workspace:
         """Runs `invoke WORDS --json`. Raises CommandError unless it ends with `code` (None: any)."""
         done = self.end(self.start(*words, "--json"), timeout)
         if code is not None and done.code != code:
-            said = " / ".join(done.said.strip().splitlines()[-6:])
-            raise CommandError(f"invoke {' '.join(words)} ended with {done.code}, not {code}: {said}")
+            raise CommandError(f"invoke {' '.join(words)} ended with {done.code}, not {code}: {_why(done)}")
         return done
+
+
+def _why(done: Done) -> str:
+    """The command's own words for what went wrong, less the log's lines after the first; else the end of what it said."""
+    error = done.outcome.get("error")
+    if isinstance(error, Mapping) and error.get("what"):
+        first = str(error["what"]).strip().splitlines()[0]
+        return f"{first} (hint: {error['hint']})" if error.get("hint") else first
+    return " / ".join(done.said.strip().splitlines()[-6:])

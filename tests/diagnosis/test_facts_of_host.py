@@ -142,9 +142,29 @@ def test_nccl_settings_of_eight_joined_gpus_cannot_matter_and_of_separate_ones_c
         assert found["flags"][0] == expected
 
 
+@pytest.mark.parametrize(
+    ("version", "code"), [("2.28.9", "nccl-conflict"), (None, "nccl-conflict-likely"), ("2.21.5", None)]
+)
+def test_nccl_settings_that_would_end_the_server_are_an_alarm_before_a_load(
+    version: str | None, code: str | None
+) -> None:
+    facts = facts_of_host({**FACTS, "nccl_version": version}, host(env={"NCCL_ALGO": "Tree"}))
+    found = {each.code: each for each in diagnose(facts) if each.code.startswith("nccl-conflict")}
+    assert list(found) == ([code] if code else [])
+    for each in found.values():
+        assert each.stops is (version is not None)
+        assert each.sentence.startswith("NCCL_ALGO=Tree leaves NCCL nothing for AllGather")
+        assert each.try_next[0] == "set NCCL_ALGO=allreduce:Tree"
+
+
+def test_a_value_for_one_function_that_an_old_nccl_does_not_heed_ends_nothing() -> None:
+    facts = facts_of_host({**FACTS, "nccl_version": "2.21.5"}, host(env={"NCCL_ALGO": "allreduce:Tree"}))
+    assert not {each.code for each in diagnose(facts)} & {"nccl-conflict", "nccl-conflict-likely"}
+
+
 def test_only_what_makes_a_load_pointless_for_certain_stops_a_run() -> None:
     stops = {rule.code for rule in known_rules() if rule.stops}
-    assert stops == {"hidden-size-mismatch", "hidden-layers-outside-target", "disk-full"}
+    assert stops == {"hidden-size-mismatch", "hidden-layers-outside-target", "disk-full", "nccl-conflict"}
     assert all(rule.severity == "alarm" and rule.certainty == "certain" for rule in known_rules() if rule.stops)
 
 

@@ -331,6 +331,10 @@ def test_ranks_that_talk_otherwise_must_answer_the_same() -> None:
     assert found[1].measured == "draft 1.000, verify 3.000, extend 0.500, other 0.100, total 4.600; skew 0.100"
     assert found[2].measured.startswith("-20.00 % (-20.00 to -20.00); draft 1.000")
     assert found[3].figure == "v2-custom-variants: ll128 did not come up"
+    data["timed"] = {"default": {"cycles": 90, "error_ms": 0.0214}, "ring": {"cycles": 1, "error_ms": None}}
+    sure = tp.experiment(2).checks({"tp2-v2-custom-variants": data})
+    assert sure[1].measured.endswith("total 4.600 (standard error 0.021 of 90); skew 0.100")
+    assert "standard error" not in sure[2].measured
     answers["ring"][0]["verifies"] = 49
     assert met(tp.experiment(2).checks({"tp2-v2-custom-variants": data}))[0] is False
 

@@ -16,7 +16,7 @@ from gpu.truth import craft_truth
 from gpu.validate import machine
 from gpu.validate.machine import Gpu, Lab, installed_release
 from gpu.validate.setting import CANDIDATES, Setting
-from gpu.validate.workspace import CommandError, Workspace
+from gpu.validate.workspace import CommandError, Done, Workspace
 
 
 @pytest.fixture
@@ -158,3 +158,25 @@ def test_a_server_beside_has_a_tree_a_folder_of_state_and_ports_of_its_own(gpu: 
 def test_without_an_untouched_tree_there_are_no_servers_beside(gpu: Gpu) -> None:
     with pytest.raises(CommandError, match="--spare"):
         gpu.beside("k3", 1)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "said"),
+    [
+        (
+            {"error": {"what": "the server died: NCCL failed\n  the log's last line", "hint": "correct it"}},
+            "the server died: NCCL failed (hint: correct it)",
+        ),
+        ({"error": {"what": "no host", "hint": ""}}, "no host"),
+        ({}, "3 / 4 / 5 / 6 / 7 / 8"),
+    ],
+)
+def test_a_command_that_failed_is_told_by_its_own_error_and_else_by_its_last_lines(
+    gpu: Gpu, monkeypatch: pytest.MonkeyPatch, outcome: dict[str, object], said: str
+) -> None:
+    ended = Done(1, outcome, "".join(f"{number}\n" for number in range(9)))
+    monkeypatch.setattr(gpu.workspace, "start", lambda *words: None)
+    monkeypatch.setattr(gpu.workspace, "end", lambda command, timeout: ended)
+    with pytest.raises(CommandError) as error:
+        gpu.workspace.invoke("play", "x.yaml", timeout=1)
+    assert str(error.value) == f"invoke play x.yaml ended with 1, not 0: {said}"

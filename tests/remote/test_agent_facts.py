@@ -12,7 +12,7 @@ from hostkit import ORIGINAL, digest
 from linkkit import wrapper
 from serverkit import free_port
 
-from eaglelab.remote.agent.checkup import torch_version
+from eaglelab.remote.agent.checkup import nccl_version, torch_version
 from eaglelab.remote.agent.facts import facts, machine, topology
 from eaglelab.remote.agent.journal import Journal
 from eaglelab.remote.agent.package import find_installation
@@ -245,3 +245,13 @@ def test_the_version_of_pytorch_is_read_from_the_servers_environment(tmp_path: P
     (packages / "torch-2.9.1+cu128.dist-info").mkdir(parents=True)
     assert torch_version(str(tmp_path / "env/bin/python3")) == "2.9.1+cu128"
     assert torch_version("python3") is None
+
+
+def test_the_version_of_nccl_is_read_there_too_and_is_not_known_where_two_are_installed(tmp_path: Path) -> None:
+    packages, python = tmp_path / "env/lib/python3.11/site-packages", str(tmp_path / "env/bin/python3")
+    (packages / "nvidia_nccl_cudnn_extras-1.0.dist-info").mkdir(parents=True)
+    assert nccl_version(python) is None
+    (packages / "nvidia_nccl_cu12-2.27.5.dist-info").mkdir()
+    assert nccl_version(python) == "2.27.5"
+    (packages / "nvidia_nccl_cu13-2.28.9.dist-info").mkdir()
+    assert nccl_version(python) is None

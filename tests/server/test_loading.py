@@ -140,6 +140,7 @@ CAUSES = [
         "raise mem-fraction-static",
     ),
     ("Exception: Capture cuda graph failed: invalid argument", "could not be captured", "cuda-graph-max-bs"),
+    ("RuntimeError: NCCL error: invalid usage (run with NCCL_DEBUG=WARN for details)", "does not take", "NCCL_ALGO"),
     ("Exception: Capture prefill CUDA graph failed: invalid argument", "could not be captured", "cuda-graph-max-bs"),
     (
         "ERROR:    [Errno 98] error while attempting to bind on address ('127.0.0.1', 30000): address already in use",
@@ -235,6 +236,20 @@ def test_memory_that_ran_out_during_a_capture_is_the_cause_and_the_capture_is_no
     log = read("Exception: Capture cuda graph failed: CUDA out of memory. Tried to allocate 2.00 GiB.")
     assert log.death is not None
     assert log.death.what == "the GPU ran out of memory"
+
+
+def test_nccl_that_failed_during_a_capture_is_the_cause_and_not_memory_as_the_log_goes_on_to_say() -> None:
+    log = read(
+        NEW + "Scheduler hit an exception: Traceback (most recent call last):",
+        "RuntimeError: NCCL error: invalid usage (run with NCCL_DEBUG=WARN for details)",
+        "Exception: Capture cuda graph failed: NCCL error: invalid usage (run with NCCL_DEBUG=WARN for details)",
+        "Possible solutions:",
+        "1. set --mem-fraction-static to a smaller value (e.g., 0.8 or 0.7)",
+        "2. set --cuda-graph-max-bs to a smaller value (e.g., 16)",
+    )
+    assert log.death is not None
+    assert log.death.what == "NCCL does not take what it was told"
+    assert "mem-fraction" not in log.death.hint
 
 
 def test_the_exception_of_the_first_process_that_failed_is_named_and_not_those_of_the_others() -> None:

@@ -8,7 +8,7 @@ import os
 import re
 from typing import Any, Iterable, Sequence
 
-__all__ = ["flags_not_known", "model_facts", "torch_version", "variables_not_known"]
+__all__ = ["flags_not_known", "model_facts", "nccl_version", "torch_version", "variables_not_known"]
 
 _MOST_TEXT = 4 << 20
 _ALWAYS_THERE = frozenset(("model-path", "port", "tp-size", "mem-fraction-static"))
@@ -92,8 +92,18 @@ def _nearest_of(word: str, known: Iterable[str]) -> str | None:
 
 
 def torch_version(python: str) -> Any:
+    """Of an environment's PyTorch; None where it cannot be told."""
+    return _version_of(python, "torch")
+
+
+def nccl_version(python: str) -> Any:
+    """Of the NCCL that came with an environment's PyTorch; None where it cannot be told (PyTorch may bring one of its own)."""
+    return _version_of(python, "nvidia_nccl_cu[0-9]*")
+
+
+def _version_of(python: str, package: str) -> Any:
     """From the folder of an environment's packages, without starting it; None where that is not how it is laid out."""
-    root = os.path.dirname(os.path.dirname(python))
-    for folder in glob.glob(os.path.join(glob.escape(root), "lib*", "python3*", "site-packages", "torch-*.dist-info")):
-        return os.path.basename(folder)[len("torch-") : -len(".dist-info")]
-    return None
+    packages = os.path.join(glob.escape(os.path.dirname(os.path.dirname(python))), "lib*", "python3*", "site-packages")
+    folders = glob.glob(os.path.join(packages, package + "-*.dist-info"))
+    found = {os.path.basename(folder)[: -len(".dist-info")].partition("-")[2] for folder in folders}
+    return found.pop() if len(found) == 1 else None

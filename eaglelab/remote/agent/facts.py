@@ -8,7 +8,7 @@ import subprocess
 import sys
 from typing import Any, Sequence
 
-from eaglelab.remote.agent.checkup import flags_not_known, model_facts, torch_version
+from eaglelab.remote.agent.checkup import flags_not_known, model_facts, nccl_version, torch_version
 from eaglelab.remote.agent.files import describe_file, place_of, sha256
 from eaglelab.remote.agent.journal import Journal
 from eaglelab.remote.agent.links import link_into_store
@@ -170,6 +170,7 @@ def facts(
         "python": expanded,
         "python_version": ".".join(str(part) for part in sys.version_info[:3]),
         "torch_version": None if image else torch_version(expanded),
+        "nccl_version": None if image else nccl_version(expanded),
         "package": package,
         "sglang_version": installation["version"],
         "other_packages": installation["others"],

@@ -33,12 +33,12 @@ WAYS: dict[str, Flags] = {"nccl": (("disable-custom-all-reduce", True),), "custo
 """NCCL's first: SGLang's own needs memory shared between the GPUs' processes, which not every machine allows."""
 VARIANTS = {
     "ring": ("NCCL_ALGO", "Ring"),
-    "tree": ("NCCL_ALGO", "Tree"),
+    "tree": ("NCCL_ALGO", "allreduce:Tree"),
     "simple": ("NCCL_PROTO", "Simple"),
     "ll": ("NCCL_PROTO", "LL"),
     "ll128": ("NCCL_PROTO", "LL128"),
 }
-"""One variable at a time, against NCCL's own choice."""
+"""One variable at a time, against NCCL's own choice. Tree can do nothing but all-reduce: for all functions it ends the server."""
 _REQUESTS, _TOKENS = 6, 500
 _SWITCHES, _SHORT = 20, 60
 _ROUNDS, _VARIANT_ROUNDS, _VARIANT_STEPS, _VARIANT_TOKENS, _WARM_UP = 8, 8, 3, 192, 2
@@ -113,9 +113,13 @@ def _run_variants(site: Site, budget: Budget, setting: Setting, others: Mapping[
                 answer = every[name].client.ask(ask).to_json()
                 if not measured:
                     answers[name].append(answer)
-        event_ms = {name: _event_ms(server.probe.since(marks[name])) for name, server in every.items()}
+        windows = {name: server.probe.since(marks[name]) for name, server in every.items()}
+        times = {
+            "event_ms": {name: _event_ms(window) for name, window in windows.items()},
+            "timed": {name: _timed(window) for name, window in windows.items()},
+        }
         loads = {name: server.load_s for name, server in servers.items()}
-        return {**own.about(), "variants": answers, "event_ms": event_ms, "loads": loads, "failed": beside.failed}
+        return {**own.about(), "variants": answers, **times, "loads": loads, "failed": beside.failed}
     finally:
         beside.close()
 
@@ -132,6 +136,12 @@ def _event_ms(window: Window) -> Data:
     """Mean ms of each phase by rank."""
     times = {str(rank): window.rank(rank).steps(_VARIANT_STEPS).times for rank in window.ranks}
     return {rank: each.means(each.event_ms) for rank, each in times.items()}
+
+
+def _timed(window: Window) -> Data:
+    """How many cycles of rank 0 these means are of, and how sure that of the whole cycle is (standard error, ms)."""
+    first = window.rank(0).steps(_VARIANT_STEPS)
+    return {"cycles": first.times.cycles, "error_ms": first.standard_error("total")}
 
 
 def _checks(results: Mapping[str, Data], gpus: int) -> list[Check]:
@@ -184,12 +194,14 @@ def _variant_checks(where: str, data: Data) -> list[Check]:
         ranks = data["event_ms"].get(name, {})
         phases = ", ".join(f"{phase} {ms:.3f}" for phase, ms in ranks.get("0", {}).items())
         skew = f"; skew {_spread(list(ranks.values()))['total']:.3f}" if all(ranks.values()) and ranks else ""
+        timed = data.get("timed", {}).get(name, {})
+        sure = f" (standard error {timed['error_ms']:.3f} of {timed['cycles']})" if timed.get("error_ms") else ""
         against = ""
         if name != "default":
             found = compare(rates(answers[name]), rates(answers["default"]))
             low, high = (100 * (end - 1) for end in found.ci95)
             against = f"{found.percent:+.2f} % ({low:+.2f} to {high:+.2f}); "
         figure = f"{where}, {name}: tok/s against NCCL's own choice, ms a cycle"
-        checks.append(Check(figure, "-", f"{against}{phases}{skew}", None))
+        checks.append(Check(figure, "-", f"{against}{phases}{sure}{skew}", None))
     checks += [Check(f"{where}: {name} did not come up", "-", why, None) for name, why in data["failed"].items()]
     return checks
