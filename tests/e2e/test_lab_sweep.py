@@ -295,3 +295,30 @@ def test_an_accept_length_that_falls_with_more_steps_is_caught(swept: Swept) -> 
 
     wrong = dataclasses.replace(swept.set, measurements=tuple(map(twice, swept.set.measurements)))
     assert {finding.code: finding.severity for finding in wrong.across}["accept-length-falls"] == "alarm"
+
+
+def test_a_server_that_dies_of_nccl_is_told_so_and_the_other_setting_is_measured(newer: Scene) -> None:
+    """`NCCL_ALGO=Tree` over two ranks, as it went on two real GPUs; refused, unless it is asked for all the same."""
+    inventory = newer.folder / "inventory.yaml"
+    one_gpu = inventory.read_text()
+    inventory.write_text(one_gpu.replace("      tp_size: 1", "      tp_size: 2"))
+    words = ["sweep", "--steps", "2", "--no-baseline", "--env", "NCCL_ALGO=allreduce:Ring,Tree", *SMALL]
+    words += ["--server-arg", "disable-custom-all-reduce=on", "--json"]
+    try:
+        before, started = picture(package_of(newer)), starts(newer)
+        refused = newer.invoke(*words, code=1).json["error"]
+        assert refused["what"].startswith("NCCL_ALGO=Tree leaves NCCL nothing for AllGather")
+        assert starts(newer) == started
+        done = newer.invoke(*words, "--anyway", code=1)
+        assert starts(newer) - started == 2
+        (failed,) = done.json["hosts"]["sim"]["failed"]
+        assert failed["variation"] == "NCCL_ALGO=Tree disable-custom-all-reduce"
+        assert "NCCL does not take what it was told" in failed["what"]
+        (measured,) = [each for each in done.json["hosts"]["sim"]["measurements"] if not each["profiled"]]
+        assert (measured["variation"], measured["summary"]["failed"]) == (
+            "NCCL_ALGO=allreduce:Ring disable-custom-all-reduce",
+            0,
+        )
+        assert picture(package_of(newer)) == before
+    finally:
+        inventory.write_text(one_gpu)

@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from . import logs, stubs
+from . import logs, nccl, stubs
 from .acceptance import Acceptance
 from .args import Release, ServerArgs, read_config
 from .costs import Costs
@@ -112,6 +112,8 @@ def _load(args: ServerArgs, release: Release, settings: Settings, rank: int, mem
         if line.startswith("Init torch distributed begin"):
             peers.join()
             start = time.monotonic()
+        if line.startswith("Capture ") and "begin" in line:
+            nccl.capture(os.environ, args.tp_size)
     if args.speculative_algorithm and args.speculative_draft_model_path:
         read_config(args.speculative_draft_model_path)
 
