@@ -165,9 +165,10 @@ class LoadLog:
                 self.phase = phase
                 self.shards = None
                 break
-        for rank, (pattern, _, _) in enumerate(_CAUSES):
-            if rank not in self._causes and pattern.search(line):
-                self._causes[rank] = line
+        if not line.startswith("  "):  # else it is a line of source in a traceback, which may hold the same words
+            for rank, (pattern, _, _) in enumerate(_CAUSES):
+                if rank not in self._causes and pattern.search(line):
+                    self._causes[rank] = line
         self._look_for_failure(line)
 
     def _progress(self, text: str) -> None:

@@ -240,18 +240,15 @@ def test_where_the_flags_of_a_release_are_not_found_nothing_is_said_of_them(chec
     assert look(tmp_path, flags=["port"])["flags"] is None
 
 
-def test_the_version_of_pytorch_is_read_from_the_servers_environment(tmp_path: Path) -> None:
-    packages = tmp_path / "env/lib/python3.11/site-packages"
-    (packages / "torch-2.9.1+cu128.dist-info").mkdir(parents=True)
-    assert torch_version(str(tmp_path / "env/bin/python3")) == "2.9.1+cu128"
-    assert torch_version("python3") is None
-
-
-def test_the_version_of_nccl_is_read_there_too_and_is_not_known_where_two_are_installed(tmp_path: Path) -> None:
-    packages, python = tmp_path / "env/lib/python3.11/site-packages", str(tmp_path / "env/bin/python3")
-    (packages / "nvidia_nccl_cudnn_extras-1.0.dist-info").mkdir(parents=True)
-    assert nccl_version(python) is None
-    (packages / "nvidia_nccl_cu12-2.27.5.dist-info").mkdir()
-    assert nccl_version(python) == "2.27.5"
-    (packages / "nvidia_nccl_cu13-2.28.9.dist-info").mkdir()
-    assert nccl_version(python) is None
+def test_the_versions_of_pytorch_and_nccl_are_read_where_the_servers_python_imports_from(tmp_path: Path) -> None:
+    site, dist = tmp_path / "env/lib/python3.11/site-packages", tmp_path / "usr/local/lib/python3.12/dist-packages"
+    (dist / "torch-2.9.1+cu128.dist-info").mkdir(parents=True)
+    (dist / "nvidia_nccl_cu12-2.27.5.dist-info").mkdir()
+    (dist / "nvidia_nccl_cudnn_extras-1.0.dist-info").mkdir()
+    path = ["", str(tmp_path / "nowhere.zip"), str(site), str(dist)]
+    assert (torch_version(path), nccl_version(path)) == ("2.9.1+cu128", "2.27.5")
+    (site / "torch-2.11.0.dist-info").mkdir(parents=True)
+    assert torch_version(path) == "2.11.0", "the first on its path is what it imports"
+    (dist / "nvidia_nccl_cu13-2.28.9.dist-info").mkdir()
+    assert nccl_version(path) is None, "either may be the one"
+    assert torch_version([]) is None

@@ -238,6 +238,14 @@ def test_memory_that_ran_out_during_a_capture_is_the_cause_and_the_capture_is_no
     assert log.death.what == "the GPU ran out of memory"
 
 
+def test_the_line_of_a_cause_is_not_the_source_in_a_traceback_that_holds_its_words() -> None:
+    source = '    raise ValueError("Not enough memory. Please try to increase --mem-fraction-static.")'
+    assert read(NEW + "harmless", '  File "scheduler.py", line 1, in f', source).death is None
+    log = read(source, "ValueError: Not enough memory. Please try to increase --mem-fraction-static.")
+    assert log.death is not None
+    assert log.death.line.startswith("ValueError: ")
+
+
 def test_nccl_that_failed_during_a_capture_is_the_cause_and_not_memory_as_the_log_goes_on_to_say() -> None:
     log = read(
         NEW + "Scheduler hit an exception: Traceback (most recent call last):",

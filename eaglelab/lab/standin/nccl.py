@@ -7,6 +7,7 @@ from collections.abc import Mapping
 __all__ = ["CaptureError", "capture"]
 
 _GATHERS = ("ring", "nvls", "pat", "collnetdirect")
+_INVALID = "invalid usage (run with NCCL_DEBUG=WARN for details)"
 _ADVICE = """Possible solutions:
 1. set --mem-fraction-static to a smaller value (e.g., 0.8 or 0.7)
 2. set --cuda-graph-max-bs to a smaller value (e.g., 16)
@@ -35,4 +36,4 @@ def _gather_logits(environ: Mapping[str, str], ranks: int) -> None:
     if ranks == 1 or not chosen or chosen[-1].startswith("^"):
         return
     if not set(chosen[-1].split(",")) & set(_GATHERS):
-        raise RuntimeError("NCCL error: invalid usage (run with NCCL_DEBUG=WARN for details)")
+        raise RuntimeError(f"NCCL error: {_INVALID}")

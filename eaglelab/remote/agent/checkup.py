@@ -91,19 +91,20 @@ def _nearest_of(word: str, known: Iterable[str]) -> str | None:
     return found[0] if found else None
 
 
-def torch_version(python: str) -> Any:
-    """Of an environment's PyTorch; None where it cannot be told."""
-    return _version_of(python, "torch")
+def torch_version(path: Sequence[str]) -> Any:
+    """Of the PyTorch that a Python imports whose `sys.path` this is, without starting it; None where it cannot be told."""
+    return _version_of(path, "torch")
 
 
-def nccl_version(python: str) -> Any:
-    """Of the NCCL that came with an environment's PyTorch; None where it cannot be told (PyTorch may bring one of its own)."""
-    return _version_of(python, "nvidia_nccl_cu[0-9]*")
+def nccl_version(path: Sequence[str]) -> Any:
+    """Of the NCCL that such a PyTorch came with; None where it cannot be told: it may bring one of its own."""
+    return _version_of(path, "nvidia_nccl_cu[0-9]*")
 
 
-def _version_of(python: str, package: str) -> Any:
-    """From the folder of an environment's packages, without starting it; None where that is not how it is laid out."""
-    packages = os.path.join(glob.escape(os.path.dirname(os.path.dirname(python))), "lib*", "python3*", "site-packages")
-    folders = glob.glob(os.path.join(packages, package + "-*.dist-info"))
-    found = {os.path.basename(folder)[: -len(".dist-info")].partition("-")[2] for folder in folders}
-    return found.pop() if len(found) == 1 else None
+def _version_of(path: Sequence[str], package: str) -> Any:
+    for folder in filter(None, path):
+        records = glob.glob(os.path.join(glob.escape(folder), package + "-*.dist-info"))
+        found = {os.path.basename(record)[: -len(".dist-info")].partition("-")[2] for record in records}
+        if found:
+            return found.pop() if len(found) == 1 else None
+    return None

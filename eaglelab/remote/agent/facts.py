@@ -147,7 +147,7 @@ def facts(
     gpus, status = Meanwhile(_gpus), Meanwhile(server.status)  # while Python looks for SGLang
     image = starter.installation(options, targets)
     if image:
-        installation = {"package": image.copies, "version": image.version, "others": []}
+        installation = {"package": image.copies, "version": image.version, "others": [], "path": []}
     else:
         installation = find_installation(expanded, sglang, env)
     package = installation["package"]
@@ -169,8 +169,8 @@ def facts(
         "state": journal.folder,
         "python": expanded,
         "python_version": ".".join(str(part) for part in sys.version_info[:3]),
-        "torch_version": None if image else torch_version(expanded),
-        "nccl_version": None if image else nccl_version(expanded),
+        "torch_version": torch_version(installation["path"]),
+        "nccl_version": nccl_version(installation["path"]),
         "package": package,
         "sglang_version": installation["version"],
         "other_packages": installation["others"],

@@ -64,7 +64,7 @@ def find_installation(python: str, configured: str | None, env: dict[str, str]) 
     """The sglang package that a server started here, with `env` beside what it inherits, will run.
 
     `package` is its folder, `version` that of its files, `others` the folders of further ones that this Python has but does
-    not import: hidden by the first on its path, or installed from a checkout.
+    not import: hidden by the first on its path, or installed from a checkout. `path` is that path.
     Raises `no-sglang` if there is none, `other-sglang` if the configured checkout is not the one that Python imports:
     a patch there would never run.
     """
@@ -75,7 +75,8 @@ def find_installation(python: str, configured: str | None, env: dict[str, str]) 
     if package is None:
         raise AgentError("no-sglang", "%s finds no package sglang" % python)
     others = {found for _, found, _ in _installed(answer) if found} | set(_on_path(answer))
-    return {"package": package, "version": _version(package, answer), "others": sorted(others - {package})}
+    found = {"package": package, "version": _version(package, answer), "others": sorted(others - {package})}
+    return {**found, "path": answer["path"]}
 
 
 def _configured(python: str, configured: str, imported: str | None) -> str:
