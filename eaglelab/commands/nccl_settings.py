@@ -8,7 +8,7 @@ from eaglelab.actions.model import hidden_size
 from eaglelab.context import Context
 from eaglelab.errors import Refused
 from eaglelab.sweep.matrix import Matrix
-from eaglelab.sweep.nccl_choice import Conflict, nccl_conflict
+from eaglelab.sweep.nccl_choice import nccl_conflict
 from eaglelab.sweep.relevance import all_reduce_bytes, fully_linked, is_nccl_setting, nccl_relevance
 
 __all__ = ["refuse_nccl_settings"]
@@ -23,28 +23,27 @@ def refuse_nccl_settings(context: Context, matrix: Matrix, concurrency: int, *, 
 
 
 def _refuse_conflicts(context: Context, matrix: Matrix, *, anyway: bool) -> None:
-    """What NCCL takes is decided by all of a load's variables together, those of the inventory and those that are varied."""
+    """What NCCL takes is decided by all of a load's settings together, those of the inventory and those that are varied."""
     server, version = context.host.server, context.facts.get("nccl_version")
-    found: dict[str, Conflict] = {}
+    found: dict[str, None] = {}
+    better: dict[str, str | None] = {}
     for variation in matrix.variations():
-        env = {**server.env, **variation.env}
-        conflict = nccl_conflict(env, world=server.tp_size, nodes=server.nnodes, version=version)
+        env, flags = {**server.env, **variation.env}, {**server.flags, **variation.flags}
+        conflict = nccl_conflict(env, flags, world=server.tp_size, nodes=server.nnodes, version=version)
         if conflict is not None:
-            found[conflict.why] = conflict
+            found[conflict.why] = None
+            better[env.get("NCCL_ALGO", "")] = conflict.instead
     if not found:
         return
-    unknown = "" if version else " (which NCCL is there could not be read)"
-    what = "; ".join(found) + unknown
+    what = "; ".join(found)
     if anyway:
         context.say.line(f"  tried all the same: {what}", style="yellow")
         return
-    instead = " and ".join(dict.fromkeys(each.instead for each in found.values() if each.instead))
-    remedy = (
-        f"give {instead} in its place"
-        if instead
-        else "correct --env (or the sweep file, or server.env in the inventory)"
-    )
-    raise Refused(what, where=context.host.name, hint=f"{remedy}; or spend the loads all the same: --anyway")
+    remedies = [f"give {instead} for {value}" for value, instead in better.items() if instead]
+    if None in better.values():
+        remedies.append("correct --env (or the sweep file, or server.env in the inventory; docs/sweeps.md)")
+    hint = f"{', '.join(remedies)}; or spend the loads all the same: --anyway"
+    raise Refused(what, where=context.host.name, hint=hint)
 
 
 def _refuse_irrelevant(

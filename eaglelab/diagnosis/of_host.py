@@ -78,10 +78,11 @@ def _put_flags(sheet: Sheet, found: Mapping[str, Any], host: Host) -> None:
 def _put_nccl_conflict(sheet: Sheet, version: str | None, host: Host) -> None:
     server = host.server
     sheet.put("nccl_version", version, "the host's environment")
-    conflict = nccl_conflict(server.env, world=server.tp_size, nodes=server.nnodes, version=version)
-    if conflict is not None and conflict.fatal:
-        sheet.put("nccl_conflict", conflict.why, "inventory.yaml")
-        sheet.put("nccl_instead", conflict.instead, "inventory.yaml")
+    found = nccl_conflict(server.env, server.flags, world=server.tp_size, nodes=server.nnodes, version=version)
+    if found is not None:
+        sheet.put("nccl_conflict", found.why, "inventory.yaml")
+        sheet.put("nccl_fatal", found.certain, "NCCL's sources")
+        sheet.put("nccl_instead", found.instead, "inventory.yaml")
 
 
 def _put_gpus(sheet: Sheet, found: Mapping[str, Any], host: Host, clocks: Sequence[Mapping[str, Any]]) -> None:

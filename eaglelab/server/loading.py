@@ -165,7 +165,7 @@ class LoadLog:
                 self.phase = phase
                 self.shards = None
                 break
-        if not line.startswith("  "):  # else it is a line of source in a traceback, which may hold the same words
+        if not line.startswith("    "):  # else it is a line of source in a traceback, which may hold the same words
             for rank, (pattern, _, _) in enumerate(_CAUSES):
                 if rank not in self._causes and pattern.search(line):
                     self._causes[rank] = line

@@ -154,12 +154,15 @@ def test_nccl_settings_that_would_end_the_server_are_an_alarm_before_a_load(
     for each in found.values():
         assert each.stops is (version is not None)
         assert each.sentence.startswith("NCCL_ALGO=Tree leaves NCCL nothing for AllGather")
-        assert each.try_next[0] == "set NCCL_ALGO=allreduce:Tree"
+        assert ("which NCCL is there could not be read" in each.sentence) is (version is None)
+        assert each.try_next[0] == "set NCCL_ALGO to allreduce:Tree in server.env of the inventory"
 
 
-def test_a_value_for_one_function_that_an_old_nccl_does_not_heed_ends_nothing() -> None:
+def test_a_value_for_one_function_that_an_old_nccl_does_not_read_stops_nothing() -> None:
     facts = facts_of_host({**FACTS, "nccl_version": "2.21.5"}, host(env={"NCCL_ALGO": "allreduce:Tree"}))
-    assert not {each.code for each in diagnose(facts)} & {"nccl-conflict", "nccl-conflict-likely"}
+    (found,) = [each for each in diagnose(facts) if each.code.startswith("nccl-conflict")]
+    assert (found.code, found.stops) == ("nccl-conflict-likely", False)
+    assert found.try_next[0] == "set NCCL_ALGO to Tree in server.env of the inventory"
 
 
 def test_only_what_makes_a_load_pointless_for_certain_stops_a_run() -> None:

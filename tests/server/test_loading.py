@@ -244,6 +244,11 @@ def test_the_line_of_a_cause_is_not_the_source_in_a_traceback_that_holds_its_wor
     log = read(source, "ValueError: Not enough memory. Please try to increase --mem-fraction-static.")
     assert log.death is not None
     assert log.death.line.startswith("ValueError: ")
+    aborted = read(
+        "terminate called after throwing an instance of 'c10::Error'", "  what():  NCCL error: invalid usage"
+    )
+    assert aborted.death is not None
+    assert aborted.death.what == "NCCL does not take what it was told"
 
 
 def test_nccl_that_failed_during_a_capture_is_the_cause_and_not_memory_as_the_log_goes_on_to_say() -> None:

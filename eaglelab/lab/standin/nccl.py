@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 __all__ = ["CaptureError", "capture"]
 
-_GATHERS = ("ring", "nvls", "pat", "collnetdirect")
+_GATHERS = {"ring", "nvls", "pat", "collnetdirect"}
 _INVALID = "invalid usage (run with NCCL_DEBUG=WARN for details)"
 _ADVICE = """Possible solutions:
 1. set --mem-fraction-static to a smaller value (e.g., 0.8 or 0.7)
@@ -22,7 +22,7 @@ class CaptureError(Exception):
 
 
 def capture(environ: Mapping[str, str], ranks: int) -> None:
-    """What a capture asks of NCCL. Raises CaptureError, in SGLang's words, of a RuntimeError in NCCL's."""
+    """What a capture asks of NCCL: all-gather, and nothing else is looked at. Raises CaptureError, in SGLang's words, of a RuntimeError in NCCL's."""
     try:
         _gather_logits(environ, ranks)
     except RuntimeError as error:
@@ -33,7 +33,8 @@ def _gather_logits(environ: Mapping[str, str], ranks: int) -> None:
     value = environ.get("NCCL_ALGO", "").lower()
     entries = [entry.rpartition(":") for entry in value.split(";") if entry]
     chosen = [algorithms for function, _, algorithms in entries if function in ("", "allgather")]
-    if ranks == 1 or not chosen or chosen[-1].startswith("^"):
+    if ranks == 1 or not chosen:
         return
-    if not set(chosen[-1].split(",")) & set(_GATHERS):
+    named = set(chosen[-1].lstrip("^").split(","))
+    if not (_GATHERS - named if chosen[-1].startswith("^") else _GATHERS & named):
         raise RuntimeError(f"NCCL error: {_INVALID}")
