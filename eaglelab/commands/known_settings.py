@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from eaglelab.context import Context
 from eaglelab.errors import Refused
 from eaglelab.sweep.matrix import Matrix
 
-__all__ = ["refuse_unknown"]
+__all__ = ["refuse", "refuse_unknown"]
 
 
 def refuse_unknown(context: Context, matrix: Matrix, *, anyway: bool) -> None:
@@ -32,14 +32,17 @@ def refuse_unknown(context: Context, matrix: Matrix, *, anyway: bool) -> None:
         *_told(found["flags"], "--", f"SGLang {version} does not know", "its server would end as it starts"),
         *_told(found["variables"], "", f"nothing in SGLang {version} reads", "every value would be the same load"),
     ]
-    if not told:
-        return
+    if told:
+        refuse(context, told, "correct --server-arg and --env (or the sweep file)", anyway=anyway)
+
+
+def refuse(context: Context, told: Iterable[str], remedy: str, *, anyway: bool) -> None:
+    """Raises Refused for what a load would be wasted on; with `anyway` it is only said."""
     what = "; ".join(told)
-    if anyway:
-        context.say.line(f"  tried all the same: {what}", style="yellow")
-        return
-    hint = "correct --server-arg and --env (or the sweep file); or spend the loads all the same: --anyway"
-    raise Refused(what, where=context.host.name, hint=hint)
+    if not anyway:
+        hint = f"{remedy}; or spend the loads all the same: --anyway"
+        raise Refused(what, where=context.host.name, hint=hint)
+    context.say.line(f"  tried all the same: {what}", style="yellow")
 
 
 def _told(found: Mapping[str, Any] | None, dashes: str, what: str, so: str) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from eaglelab.actions.model import hidden_size
+from eaglelab.commands.known_settings import refuse
 from eaglelab.context import Context
 from eaglelab.errors import Refused
 from eaglelab.sweep.matrix import Matrix
@@ -33,17 +34,11 @@ def _refuse_conflicts(context: Context, matrix: Matrix, *, anyway: bool) -> None
         if conflict is not None:
             found[conflict.why] = None
             better[env.get("NCCL_ALGO", "")] = conflict.instead
-    if not found:
-        return
-    what = "; ".join(found)
-    if anyway:
-        context.say.line(f"  tried all the same: {what}", style="yellow")
-        return
     remedies = [f"give {instead} for {value}" for value, instead in better.items() if instead]
     if None in better.values():
         remedies.append("correct --env (or the sweep file, or server.env in the inventory; docs/sweeps.md)")
-    hint = f"{', '.join(remedies)}; or spend the loads all the same: --anyway"
-    raise Refused(what, where=context.host.name, hint=hint)
+    if found:
+        refuse(context, found, ", ".join(remedies), anyway=anyway)
 
 
 def _refuse_irrelevant(
