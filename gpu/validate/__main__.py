@@ -12,11 +12,10 @@ from pathlib import Path
 
 from gpu.validate.budget import Budget, OutOfTimeError
 from gpu.validate.client import ServerError
-from gpu.validate.clocks import clock_checks
-from gpu.validate.experiments import experiments
+from gpu.validate.experiments import all_checks, experiments
 from gpu.validate.machine import Gpu, Lab, Machine, installed_release
 from gpu.validate.part import Experiment, Part, in_order
-from gpu.validate.results import Results, as_json, table
+from gpu.validate.results import Results, as_json, missed, table
 from gpu.validate.setting import CANDIDATES, Setting
 from gpu.validate.site import Site
 from gpu.validate.workspace import CommandError, NoServerError, Workspace
@@ -31,8 +30,12 @@ _CLEANING_MOST_S = 120.0
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m gpu.validate", description=__doc__)
+    parser.add_argument("--out", type=Path, help="results, summary.md and bundles; what is there is not run again")
     parser.add_argument(
-        "--out", type=Path, required=True, help="results, summary.md and bundles; what is there is not run again"
+        "--results",
+        type=Path,
+        metavar="FOLDER",
+        help="run nothing: say what results that are there say (docs/validation/*, OUT/results)",
     )
     parser.add_argument(
         "--only",
@@ -58,7 +61,11 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--gpus", type=int, default=2, metavar="N", help="how many the servers of tp run on (2)")
     parser.add_argument("--port", type=int, default=30000)
     chosen = parser.parse_args(arguments)
-    if not chosen.lab and chosen.models is None:
+    if chosen.results is not None and not chosen.results.is_dir():
+        parser.error(f"--results {chosen.results}: there is no such folder")
+    if chosen.results is None and chosen.out is None and not chosen.list:
+        parser.error("--out is needed: where results go")
+    if chosen.results is None and not (chosen.lab or chosen.list) and chosen.models is None:
         parser.error("--models is needed (or --lab)")
     if chosen.gpus < 2:
         parser.error(f"--gpus {chosen.gpus}: tp compares ranks, at least 2")
@@ -164,6 +171,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 f"{part.name:26} {part.seconds:4.0f} s  {part.setting.name if part.setting else 'starts servers by itself'}"
             )
         return 0
+    if chosen.results is not None:
+        return _say_again(chosen.results, available)
     began, budget = time.monotonic(), Budget(chosen.budget - _CLEANING_S)
     workspace = Workspace(chosen.out.resolve() / "work", {})
     try:
@@ -190,19 +199,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return _summarise(chosen.out, available, results, session.skipped, about)
 
 
+def _say_again(folder: Path, available: Sequence[Experiment]) -> int:
+    """The figures of results from an earlier time, worked out once more; needs no GPU."""
+    known = {part.name for experiment in available for part in experiment.parts}
+    found = Results(folder).load(known)
+    if not found:
+        print(f"{folder}: there are no results of known parts there (PART.json; --list names them)", file=sys.stderr)
+        return 2
+    checks = all_checks(available, found)
+    print(table(checks, {}, {}, f"From {folder}: {', '.join(found)}."), end="")
+    return 1 if missed(checks) else 0
+
+
 def _summarise(
     out: Path, available: Sequence[Experiment], results: Results, skipped: dict[str, str], label: str
 ) -> int:
     found, failures = results.load(), results.failures()
-    checks = {experiment.name: experiment.checks(found) for experiment in available}
-    checks["clocks"] = clock_checks(found)
+    checks = all_checks(available, found)
     (out / "checks.json").write_text(json.dumps(as_json(checks), indent=1) + "\n", encoding="utf-8")
     text = table(
         checks, failures, {name: why for name, why in skipped.items() if name not in found}, f"Run on: {label}."
     )
     (out / "summary.md").write_text(text, encoding="utf-8")
-    missed = any(check.met is False for each in checks.values() for check in each)
-    return 1 if missed or failures else 0
+    return 1 if missed(checks) or failures else 0
 
 
 if __name__ == "__main__":

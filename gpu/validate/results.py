@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Check", "Data", "Results", "as_json", "table"]
+__all__ = ["Check", "Data", "Results", "as_json", "missed", "table"]
 
 Data = dict[str, Any]
 
@@ -41,10 +41,10 @@ class Results:
     def fail(self, part: str, why: str, seconds: float) -> None:
         self._write(self._failed(part), {"why": why, "seconds": round(seconds, 1)})
 
-    def load(self) -> dict[str, Data]:
-        """The data of all parts that are done, by name."""
+    def load(self, known: Collection[str] | None = None) -> dict[str, Data]:
+        """The data of all parts that are done, by name; of the `known` ones where other files may lie among them."""
         files = sorted(file for file in self._folder.glob("*.json") if not file.name.endswith(".failed.json"))
-        return {file.stem: json.loads(file.read_text()) for file in files}
+        return {file.stem: json.loads(file.read_text()) for file in files if known is None or file.stem in known}
 
     def failures(self) -> dict[str, str]:
         files = sorted(self._folder.glob("*.failed.json"))
@@ -61,6 +61,11 @@ class Results:
         new = file.with_suffix(".tmp")
         new.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
         new.replace(file)
+
+
+def missed(checks: Mapping[str, Sequence[Check]]) -> bool:
+    """Whether a goal was missed."""
+    return any(check.met is False for each in checks.values() for check in each)
 
 
 def table(

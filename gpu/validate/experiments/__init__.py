@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
+from gpu.validate.clocks import clock_checks
 from gpu.validate.experiments import cost, faults, prediction, product, sweep, timing, tp, truth, turns
 from gpu.validate.part import Experiment
+from gpu.validate.results import Check, Data
 
-__all__ = ["experiments"]
+__all__ = ["all_checks", "experiments"]
 
 
 def experiments(tokens: int, gpus: int = 2) -> list[Experiment]:
@@ -21,3 +25,9 @@ def experiments(tokens: int, gpus: int = 2) -> list[Experiment]:
         faults.experiment(),
         tp.experiment(gpus),
     ]
+
+
+def all_checks(available: Sequence[Experiment], results: Mapping[str, Data]) -> dict[str, list[Check]]:
+    """What each experiment makes of the results, by its name, and the GPU's clocks meanwhile."""
+    checks = {experiment.name: list(experiment.checks(results)) for experiment in available}
+    return {**checks, "clocks": list(clock_checks(results))}

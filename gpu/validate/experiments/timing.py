@@ -130,18 +130,21 @@ def _sync_checks(where: str, found: Data) -> list[Check]:
 
 def _device_checks(where: str, found: Data) -> list[Check]:
     event, device = found["event_ms"], found["device_ms"]
-    quick = found["verify_launched_quickest"]
+    every = _off(event["verify"], device["verify"])
+    rest = ", ".join(f"{phase} {event[phase]:.3f} beside {device[phase]:.3f} ms" for phase in ("draft", "extend"))
+    others = Check(f"{where}: draft and extend beside it (graphs only, without the gaps before them)", "-", rest, None)
+    quick = found.get("verify_launched_quickest")
+    if quick is None:  # a result of 2026-11-29, before cycles were told apart by the host's pace
+        shown = f"{event['verify']:.3f} ms beside {device['verify']:.3f} ms ({every:+.1f} %)"
+        return [Check(f"{where}: verify beside SGLang's device timer", "5 %", shown, abs(every) <= 5), others]
     verify = _off(quick["event_ms"], device["verify"])
     shown = (
         f"{quick['event_ms']:.3f} ms beside {device['verify']:.3f} ms ({verify:+.1f} %) in the {quick['cycles']} cycles "
         f"with the quickest launches ({quick['host_ms']:.2f} ms); {event['verify']:.3f} ms "
-        f"({_off(event['verify'], device['verify']):+.1f} %) in all, launched in {found['host_ms']['verify']:.2f} ms"
+        f"({every:+.1f} %) in all, launched in {found['host_ms']['verify']:.2f} ms"
     )
-    rest = ", ".join(f"{phase} {event[phase]:.3f} beside {device[phase]:.3f} ms" for phase in ("draft", "extend"))
-    return [
-        Check(f"{where}: verify beside SGLang's device timer, the host being quick", "5 %", shown, abs(verify) <= 5),
-        Check(f"{where}: draft and extend beside it (graphs only, without the gaps before them)", "-", rest, None),
-    ]
+    name = f"{where}: verify beside SGLang's device timer, the host being quick"
+    return [Check(name, "5 %", shown, abs(verify) <= 5), others]
 
 
 _KINDS = {"wall": _wall_checks, "sync": _sync_checks, "device": _device_checks}
