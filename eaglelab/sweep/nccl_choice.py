@@ -63,7 +63,7 @@ def nccl_conflict(
         protocols = _enabled("NCCL_PROTO", asked, _PROTOCOLS)
     except _Unreadable as error:
         return Conflict(f"{error}: that ends the server while it starts{unknown}", certain=release is not None)
-    there = _there(env, flags, nodes)
+    there = _there(env, flags, world, nodes)
     for function, (able, when) in _CALLED.items():
         ways = [way for way in _ALGORITHMS if way in able & there and _speaks(way, protocols[function])]
         if not algorithms[function] & set(ways):
@@ -89,8 +89,8 @@ def _speaks(algorithm: str, protocols: frozenset[str]) -> bool:
     return "Simple" in protocols or (bool(protocols) and algorithm in _EVERY_PROTOCOL)
 
 
-def _there(env: Mapping[str, str], flags: Mapping[str, FlagValue], nodes: int) -> frozenset[str]:
-    """The algorithms that may be there. On several machines CollNet and PAT may, as NCCL's own files can switch them on."""
+def _there(env: Mapping[str, str], flags: Mapping[str, FlagValue], world: int, nodes: int) -> frozenset[str]:
+    """The algorithms that may be there. On several machines CollNet may: NCCL's own files can switch it on."""
     off = set()
     asked_for = flags.get("enable-nccl-nvls") or flags.get("enable-symm-mem")
     if not asked_for and env.get("NCCL_NVLS_ENABLE", "0") == "0":  # SGLang itself then sets it to 0
@@ -98,7 +98,7 @@ def _there(env: Mapping[str, str], flags: Mapping[str, FlagValue], nodes: int) -
     if nodes == 1:
         off |= {"CollNetDirect", "CollNetChain", "NVLSTree"}
     pat = env.get("NCCL_PAT_ENABLE", "2")
-    if pat == "0" or (pat == "2" and nodes == 1):  # left to itself it is for one GPU a machine
+    if pat == "0" or (pat == "2" and nodes < world):  # left to itself it is for one GPU a machine
         off.add("PAT")
     return frozenset(_ALGORITHMS) - off
 

@@ -121,11 +121,13 @@ def test_nvls_is_there_where_sglang_is_told_to_leave_it_on() -> None:
 def test_on_several_machines_what_nccls_own_files_may_switch_on_is_taken_to_be_there() -> None:
     several = {"world": 16, "nodes": 2}
     assert conflict("CollNetDirect;broadcast:Ring", **several) is None
-    assert conflict("Tree;allgather:PAT;broadcast:Ring", **several) is None
-    assert conflict("Tree;allgather:PAT;broadcast:Ring", **several, NCCL_PAT_ENABLE="0") is not None
+    pat = "Tree;allgather:PAT;broadcast:Ring"
+    assert conflict(pat, world=2, nodes=2) is None, "left to itself PAT is for one GPU a machine"
+    assert conflict(pat, world=2, nodes=2, NCCL_PAT_ENABLE="0") is not None
+    assert conflict(pat, **several) is not None
+    assert conflict(pat, **several, NCCL_PAT_ENABLE="3") is None
     assert conflict("NVLSTree;allgather:Ring;broadcast:Ring", **several, flags=NVLS) is None
-    assert conflict("Tree;allgather:PAT;broadcast:Ring") is not None, "left to itself PAT is for one GPU a machine"
-    assert conflict("Tree;allgather:PAT;broadcast:Ring", NCCL_PAT_ENABLE="1") is None
+    assert conflict(pat) is not None
 
 
 @pytest.mark.parametrize("version", ["2.21.5", "2.18", "2.23.4"])
