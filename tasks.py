@@ -164,7 +164,7 @@ def bench(asked: Asked, outcome: Any, say: Any) -> None:
     server_arg=listed("values of a flag to try, NAME=VALUE[,VALUE], on and off for a switch (may be repeated)"),
     zip=switch("the n-th value of each together (else every one with every other)"),
     anyway=switch(
-        "also settings that cannot change a decode cycle here, that this release does not know, or that doctor is certain cannot run"
+        "also settings that cannot change a decode cycle here, that this release or NCCL does not take, or that doctor is certain cannot run"
     ),
     array=Option("all loads as jobs of a Slurm cluster at the same time; with a number, so many at a time", bare=True),
     spread=switch("deal the loads out to the hosts, which must be equal, instead of measuring all on each"),
