@@ -26,19 +26,16 @@ def refuse_nccl_settings(context: Context, matrix: Matrix, concurrency: int, *, 
 def _refuse_conflicts(context: Context, matrix: Matrix, *, anyway: bool) -> None:
     """What NCCL takes is decided by all of a load's settings together, those of the inventory and those that are varied."""
     server, version = context.host.server, context.facts.get("nccl_version")
-    found: dict[str, None] = {}
-    better: dict[str, str | None] = {}
+    correct = "correct --env (or the sweep file, or server.env in the inventory; docs/sweeps.md)"
+    found: dict[str, str] = {}  # why, and what to do about it
     for variation in matrix.variations():
         env, flags = {**server.env, **variation.env}, {**server.flags, **variation.flags}
         conflict = nccl_conflict(env, flags, world=server.tp_size, nodes=server.nnodes, version=version)
         if conflict is not None:
-            found[conflict.why] = None
-            better[env.get("NCCL_ALGO", "")] = conflict.instead
-    remedies = [f"give {instead} for {value}" for value, instead in better.items() if instead]
-    if None in better.values():
-        remedies.append("correct --env (or the sweep file, or server.env in the inventory; docs/sweeps.md)")
+            better = f"give {conflict.instead} for {env.get('NCCL_ALGO')}" if conflict.instead else correct
+            found[conflict.why] = better
     if found:
-        refuse(context, found, ", ".join(remedies), anyway=anyway)
+        refuse(context, found, ", ".join(dict.fromkeys(found.values())), anyway=anyway)
 
 
 def _refuse_irrelevant(

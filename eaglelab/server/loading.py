@@ -51,11 +51,6 @@ _CAUSES = (
         "with NCCL_DEBUG: WARN there the log says which it is",
     ),
     (
-        re.compile(r"Capture .*graph failed", re.I),
-        "CUDA graphs could not be captured",
-        "what failed stands behind `failed:`; if it is memory, lower cuda-graph-max-bs or mem-fraction-static in `server.flags`",
-    ),
-    (
         re.compile(r"shared logits buffer holds \d+ rows but caller needs \d+"),
         "its graphs for several step counts have no room",
         "SGLang 0.5.15 to 0.5.18 must be started with the largest count of its speculative-adaptive-config: "
@@ -71,8 +66,14 @@ _CAUSES = (
         "SGLang does not take this command line",
         "check `server.flags` in inventory.yaml against this release",
     ),
+    (
+        re.compile(r"Capture .*graph failed", re.I),
+        "CUDA graphs could not be captured",
+        "what failed stands behind `failed:`; if it is memory, lower cuda-graph-max-bs or mem-fraction-static in `server.flags`",
+    ),
 )
-"""What is known to end a server, wherever in the log it stands. The first in this order is the root."""
+"""What is known to end a server, wherever in the log it stands. The first in this order is the root: a capture
+that failed did so of whatever stands before it here."""
 
 _SIGNS = tuple(
     (re.compile(sign), what, traceback_follows)

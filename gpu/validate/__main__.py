@@ -202,11 +202,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _say_again(folder: Path, available: Sequence[Experiment]) -> int:
     """The figures of results from an earlier time, worked out once more; needs no GPU."""
     known = {part.name for experiment in available for part in experiment.parts}
-    found = Results(folder).load(known)
+    try:
+        found = Results(folder).load(known)
+        checks = all_checks(available, found)
+    except (ValueError, KeyError, TypeError) as error:
+        why = f"{type(error).__name__}: {error}"
+        print(f"{folder}: a result there is damaged, or not as this version writes it: {why}", file=sys.stderr)
+        return 2
     if not found:
         print(f"{folder}: there are no results of known parts there (PART.json; --list names them)", file=sys.stderr)
         return 2
-    checks = all_checks(available, found)
     print(table(checks, {}, {}, f"From {folder}: {', '.join(found)}."), end="")
     return 1 if missed(checks) else 0
 

@@ -42,9 +42,12 @@ class Results:
         self._write(self._failed(part), {"why": why, "seconds": round(seconds, 1)})
 
     def load(self, known: Collection[str] | None = None) -> dict[str, Data]:
-        """The data of all parts that are done, by name; of the `known` ones where other files may lie among them."""
+        """The data of all parts that are done, by name; of the `known` ones where other files may lie among them.
+
+        Raises ValueError, with its name, for a file that is no JSON.
+        """
         files = sorted(file for file in self._folder.glob("*.json") if not file.name.endswith(".failed.json"))
-        return {file.stem: json.loads(file.read_text()) for file in files if known is None or file.stem in known}
+        return {file.stem: _data(file) for file in files if known is None or file.stem in known}
 
     def failures(self) -> dict[str, str]:
         files = sorted(self._folder.glob("*.failed.json"))
@@ -61,6 +64,13 @@ class Results:
         new = file.with_suffix(".tmp")
         new.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
         new.replace(file)
+
+
+def _data(file: Path) -> Data:
+    try:
+        return dict(json.loads(file.read_text()))
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{file.name}: {error}") from error
 
 
 def missed(checks: Mapping[str, Sequence[Check]]) -> bool:

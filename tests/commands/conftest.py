@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_host import PROJECT, Clock, FakeHost
+from fake_host import PROBE_PATH, PROJECT, WORKER, WORKER_PATH, Clock, FakeHost
 from invoke import Collection, Program
+from sweeping import SMALL, TARGET_CONFIG
 from typed import Done
 
 import tasks
@@ -84,3 +86,27 @@ def fakes(own: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, FakeHost]:
 
     monkeypatch.setattr(on_hosts, "connected", connected)
     return hosts
+
+
+@pytest.fixture
+def fake(fakes: dict[str, FakeHost]) -> FakeHost:
+    """A host whose release can hold several step counts in one load."""
+    fakes["a"].facts["sglang_version"] = "0.5.12.dev1"
+    fakes["a"].files[TARGET_CONFIG] = json.dumps({"vocab_size": 32000, "hidden_size": 4096}).encode()
+    return fakes["a"]
+
+
+@pytest.fixture
+def sweep(invoke: Any, own: Path, fake: FakeHost) -> Any:
+    """Runs sweep --json with a small load. Whatever becomes of it, the host must be as it was found."""
+
+    def run(*argv: str, code: int = 0) -> Any:
+        done = invoke("sweep", *argv, *(() if "--resume" in argv else SMALL), "--json")
+        assert done.code == code, done.err[-1500:]
+        assert fake.files[WORKER_PATH] == WORKER
+        assert PROBE_PATH not in fake.files
+        assert (fake.alive, fake.record, fake.manifest) == (False, None, None)
+        assert [load.id for load in fake.begun if load.state == "running"] == []
+        return done
+
+    return run

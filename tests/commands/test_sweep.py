@@ -8,46 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_host import PROBE_PATH, WORKER, WORKER_PATH, FakeHost
+from fake_host import WORKER, WORKER_PATH, FakeHost
+from sweeping import SMALL, TARGET_CONFIG, found, settings
 
 from eaglelab.remote.pipe import LinkLost
-
-SMALL = ("--num-prompts", "4", "--repeats", "4", "--output-len", "64")
-TARGET_CONFIG = "/models/target/config.json"
-LINKED = "\tGPU0\tGPU1\nGPU0\t X \tNV18\nGPU1\tNV18\t X \n"
-
-
-@pytest.fixture
-def fake(fakes: dict[str, FakeHost]) -> FakeHost:
-    """A host whose release can hold several step counts in one load."""
-    fakes["a"].facts["sglang_version"] = "0.5.12.dev1"
-    fakes["a"].files[TARGET_CONFIG] = json.dumps({"vocab_size": 32000, "hidden_size": 4096}).encode()
-    return fakes["a"]
-
-
-@pytest.fixture
-def sweep(invoke: Any, own: Path, fake: FakeHost) -> Any:
-    """Runs sweep --json with a small load. Whatever becomes of it, the host must be as it was found."""
-
-    def run(*argv: str, code: int = 0) -> Any:
-        done = invoke("sweep", *argv, *(() if "--resume" in argv else SMALL), "--json")
-        assert done.code == code, done.err[-1500:]
-        assert fake.files[WORKER_PATH] == WORKER
-        assert PROBE_PATH not in fake.files
-        assert (fake.alive, fake.record, fake.manifest) == (False, None, None)
-        assert [load.id for load in fake.begun if load.state == "running"] == []
-        return done
-
-    return run
-
-
-def found(done: Any) -> dict[str, Any]:
-    return dict(done.json["hosts"]["a"])
-
-
-def settings(done: Any) -> list[tuple[int | None, str]]:
-    """Those with figures, each once."""
-    return list(dict.fromkeys((each["steps"], each["variation"]) for each in found(done)["measurements"]))
 
 
 def loads(fake: FakeHost) -> list[str]:
@@ -265,97 +229,6 @@ def test_a_variation_that_fails_does_not_keep_the_others_from_being_measured(swe
     (failed,) = found(done)["failed"]
     assert failed["variation"] == "MY_MODE=b"
     assert "the GPU ran out of memory" in failed["what"]
-
-
-@pytest.mark.parametrize(
-    ("server", "topology", "why"),
-    [
-        ("", "", "on one GPU there is no all-reduce"),
-        ("tp_size: 2, ", LINKED, "SGLang's own all-reduce carries it: 2 GPUs"),
-    ],
-)
-def test_settings_of_nccl_are_refused_where_they_cannot_matter(sweep, own, fake, server, topology, why) -> None:
-    inventory = own / "inventory.yaml"
-    inventory.write_text(inventory.read_text().replace("server: {", f"server: {{{server}"))
-    fake.topology = topology
-    both = ("--env", "NCCL_ALGO=Ring,allreduce:Tree")
-    done = sweep("--steps", "2", *both, code=1)
-    assert f"NCCL_ALGO cannot change a decode cycle here: {why}" in done.json["error"]["what"]
-    assert "--resume" not in done.json["error"]["hint"], "it would be refused again"
-    assert "--anyway" in done.json["error"]["hint"]
-    assert fake.ops().count("start") == 0
-    assert settings(sweep("--steps", "2", *both, "--no-baseline", "--anyway")) == [
-        (2, "NCCL_ALGO=Ring"),
-        (2, "NCCL_ALGO=allreduce:Tree"),
-    ]
-
-
-NCCL_CARRIES = "tp_size: 2, flags: {disable-custom-all-reduce: true}, "
-
-
-def serves_with(own: Path, settings: str) -> None:
-    inventory = own / "inventory.yaml"
-    inventory.write_text(inventory.read_text().replace("server: {", f"server: {{{settings}"))
-
-
-def test_a_value_that_would_end_the_server_is_refused_with_what_to_give_instead(sweep, own, fake) -> None:
-    serves_with(own, NCCL_CARRIES)
-    fake.facts["nccl_version"] = "2.28.9"
-    error = sweep("--steps", "2", "--env", "NCCL_ALGO=Ring,Tree", code=1).json["error"]
-    assert error["what"] == (
-        "NCCL_ALGO=Tree leaves NCCL nothing for AllGather (Ring can): "
-        "from NCCL 2.24 on that ends the server while it starts"
-    )
-    assert error["hint"].startswith("give allreduce:Tree for Tree; or spend the loads all the same: --anyway")
-    assert fake.ops().count("start") == 0
-    done = sweep("--steps", "2", "--env", "NCCL_ALGO=Ring,Tree", "--no-baseline", "--anyway")
-    assert settings(done) == [(2, "NCCL_ALGO=Ring"), (2, "NCCL_ALGO=Tree")]
-    assert "tried all the same: NCCL_ALGO=Tree leaves" in done.err
-
-
-def test_where_nccl_is_old_the_plain_value_is_measured_and_one_for_a_function_is_refused(sweep, own, fake) -> None:
-    serves_with(own, NCCL_CARRIES)
-    fake.facts["nccl_version"] = "2.21.5"
-    assert settings(sweep("--steps", "2", "--env", "NCCL_ALGO=Tree", "--no-baseline")) == [(2, "NCCL_ALGO=Tree")]
-    error = sweep("--steps", "2", "--env", "NCCL_ALGO=allreduce:Tree", code=1).json["error"]
-    assert "NCCL reads a value for one function from 2.24 on, and 2.21.5 is there" in error["what"]
-    assert error["hint"].startswith("give Tree for allreduce:Tree; or")
-
-
-def test_which_nccl_is_there_is_said_to_be_unknown_where_it_is(sweep, own, fake) -> None:
-    serves_with(own, NCCL_CARRIES)
-    error = sweep("--steps", "2", "--env", "NCCL_ALGO=Rign,Tree", code=1).json["error"]
-    assert "NCCL knows no 'Rign' (Tree, Ring," in error["what"]
-    assert error["what"].endswith("; which NCCL is there could not be read")
-    assert error["hint"].startswith("give allreduce:Tree for Tree, correct --env (or the sweep file, or server.env in")
-
-
-def test_what_the_inventory_sets_counts_with_what_is_varied(sweep, own, fake) -> None:
-    serves_with(own, "tp_size: 4, flags: {disable-custom-all-reduce: true}, env: {NCCL_PROTO: LL}, ")
-    fake.facts["nccl_version"] = "2.28.9"
-    error = sweep("--steps", "2", "--env", "NCCL_ALGO=Ring,allreduce:NVLS", code=1).json["error"]
-    assert error["what"].startswith(
-        "NCCL_ALGO=allreduce:NVLS NCCL_PROTO=LL leaves NCCL nothing for AllReduce (Tree, Ring can)"
-    )
-    assert fake.ops().count("start") == 0
-
-
-def test_a_server_that_nccl_would_end_is_not_loaded_for_anything(sweep, own, fake) -> None:
-    serves_with(own, NCCL_CARRIES + "env: {NCCL_ALGO: Tree}, ")
-    fake.facts["nccl_version"] = "2.28.9"
-    error = sweep("--steps", "2", code=1).json["error"]
-    assert error["what"].endswith("from NCCL 2.24 on that ends the server while it starts.")
-    assert error["hint"].startswith("set NCCL_ALGO to allreduce:Tree in server.env of the inventory")
-    assert fake.ops().count("start") == 0
-
-
-def test_settings_of_nccl_are_measured_where_the_models_size_is_not_known(sweep, own, fake) -> None:
-    inventory = own / "inventory.yaml"
-    inventory.write_text(inventory.read_text().replace("server: {", "server: {tp_size: 2, "))
-    fake.topology = LINKED
-    del fake.files[TARGET_CONFIG]
-    done = sweep("--steps", "2", "--env", "NCCL_ALGO=Ring", "--no-baseline")
-    assert "NCCL_ALGO: it cannot be told how large an all-reduce is" in done.err
 
 
 def test_random_prompts_without_a_known_vocabulary_are_refused_before_a_load_is_spent(sweep, fake) -> None:

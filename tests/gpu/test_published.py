@@ -58,6 +58,12 @@ def test_a_folder_without_results_is_refused(tmp_path: Path, capsys: pytest.Capt
     (tmp_path / "checks.json").write_text("{}")
     assert main(["--results", str(tmp_path)]) == 2
     assert "there are no results of known parts there" in capsys.readouterr().err
+    for text, what in (("{", "time-wall-v1.json: Expecting"), ("3", "time-wall-v1.json: "), ("{}", "KeyError")):
+        (tmp_path / "time-wall-v1.json").write_text(text)
+        assert main(["--results", str(tmp_path)]) == 2
+        said = capsys.readouterr().err
+        assert "a result there is damaged, or not as this version writes it" in said
+        assert what in said
     with pytest.raises(SystemExit):
         main(["--results", str(tmp_path / "nowhere")])
     assert "there is no such folder" in capsys.readouterr().err

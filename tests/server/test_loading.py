@@ -238,6 +238,12 @@ def test_memory_that_ran_out_during_a_capture_is_the_cause_and_the_capture_is_no
     assert log.death.what == "the GPU ran out of memory"
 
 
+def test_a_capture_that_failed_of_something_known_is_not_the_cause() -> None:
+    log = read("Exception: Capture cuda graph failed: shared logits buffer holds 32 rows but caller needs 48")
+    assert log.death is not None
+    assert log.death.what == "its graphs for several step counts have no room"
+
+
 def test_the_line_of_a_cause_is_not_the_source_in_a_traceback_that_holds_its_words() -> None:
     source = '    raise ValueError("Not enough memory. Please try to increase --mem-fraction-static.")'
     assert read(NEW + "harmless", '  File "scheduler.py", line 1, in f', source).death is None
