@@ -23,6 +23,7 @@ from gpu.validate.workspace import CommandError, NoServerError, Workspace
 __all__ = ["Session", "main", "wanted_parts"]
 
 _LAB_RELEASE = "0.5.12"
+_WHERE = "OUT/results, docs/validation/*/"
 _CLEANING_S = 40.0
 """Kept back for the rollback at the end."""
 _CLEANING_MOST_S = 120.0
@@ -35,7 +36,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--results",
         type=Path,
         metavar="FOLDER",
-        help="run nothing: say what results that are there say (docs/validation/*, OUT/results)",
+        help=f"run nothing: say what results that are there say ({_WHERE})",
     )
     parser.add_argument(
         "--only",
@@ -62,7 +63,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--port", type=int, default=30000)
     chosen = parser.parse_args(arguments)
     if chosen.results is not None and not chosen.results.is_dir():
-        parser.error(f"--results {chosen.results}: there is no such folder")
+        parser.error(f"--results {chosen.results}: there is no such folder; results are in {_WHERE}")
     if chosen.results is None and chosen.out is None and not chosen.list:
         parser.error("--out is needed: where results go")
     if chosen.results is None and not (chosen.lab or chosen.list) and chosen.models is None:
@@ -172,7 +173,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             )
         return 0
     if chosen.results is not None:
-        return _say_again(chosen.results, available)
+        return _say_again(chosen.results, available, {part.name for part in parts})
     began, budget = time.monotonic(), Budget(chosen.budget - _CLEANING_S)
     workspace = Workspace(chosen.out.resolve() / "work", {})
     try:
@@ -199,18 +200,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return _summarise(chosen.out, available, results, session.skipped, about)
 
 
-def _say_again(folder: Path, available: Sequence[Experiment]) -> int:
-    """The figures of results from an earlier time, worked out once more; needs no GPU."""
-    known = {part.name for experiment in available for part in experiment.parts}
+def _say_again(folder: Path, available: Sequence[Experiment], wanted: set[str]) -> int:
+    """The figures of results of `wanted` parts from an earlier time, worked out once more; needs no GPU."""
     try:
-        found = Results(folder).load(known)
+        found = Results(folder).load(wanted)
         checks = all_checks(available, found)
     except (ValueError, KeyError, TypeError) as error:
         why = f"{type(error).__name__}: {error}"
         print(f"{folder}: a result there is damaged, or not as this version writes it: {why}", file=sys.stderr)
         return 2
     if not found:
-        print(f"{folder}: there are no results of known parts there (PART.json; --list names them)", file=sys.stderr)
+        print(
+            f"{folder}: no results of such parts are there (PART.json, as in {_WHERE}; --list names the parts)",
+            file=sys.stderr,
+        )
         return 2
     print(table(checks, {}, {}, f"From {folder}: {', '.join(found)}."), end="")
     return 1 if missed(checks) else 0

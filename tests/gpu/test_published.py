@@ -51,13 +51,20 @@ def test_results_that_are_there_are_told_without_a_gpu(capsys: pytest.CaptureFix
     assert main(["--results", str(PAGES / "2026-11-30-h200-newest")]) == 0
     shown = capsys.readouterr().out
     assert "-0.45 % (-0.93 to +0.02; 800 pairs; +31 us a cycle) | yes |" in shown
+    assert main(["--results", str(PAGES / "2026-11-30-h200-newest"), "--only", "time-wall-*"]) == 0
+    shown = capsys.readouterr().out
+    assert "pairs" not in shown
+    assert "sum of phases" in shown
     assert main(["--results", str(PAGES / "2026-11-30-h200-newest/tp2")]) == 1, "a goal was missed"
 
 
 def test_a_folder_without_results_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "checks.json").write_text("{}")
     assert main(["--results", str(tmp_path)]) == 2
-    assert "there are no results of known parts there" in capsys.readouterr().err
+    assert (
+        "no results of such parts are there (PART.json, as in OUT/results, docs/validation/*/;"
+        in capsys.readouterr().err
+    )
     for text, what in (("{", "time-wall-v1.json: Expecting"), ("3", "time-wall-v1.json: "), ("{}", "KeyError")):
         (tmp_path / "time-wall-v1.json").write_text(text)
         assert main(["--results", str(tmp_path)]) == 2
